@@ -1,0 +1,61 @@
+# The two commands of the README, and the checks CI adds to them. Everything is built by CMake; this file
+# only makes a fresh machine ready and names the usual ways to call it.
+#
+#   make run      build, then verify and time the four mission layers on this machine
+#   make test     build, then run all tests
+#   make install  build, then install (PREFIX=/usr/local)
+#   make format   lay out the sources with clang-format
+
+BUILD ?= build
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+WERROR ?= OFF
+CTEST_FLAGS ?=
+
+packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
+sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc')
+
+.PHONY: all run test build install packages format check-format check-address check-thread clean
+.DEFAULT_GOAL := all
+all: build
+
+packages:
+	@scripts/install-packages.sh $(packages)
+
+build: packages
+	@cmake -S . -B $(BUILD) -G Ninja -D CMAKE_BUILD_TYPE=Release -D TCONV_WERROR=$(WERROR) --log-level=WARNING
+	@cmake --build $(BUILD) -j $(JOBS)
+
+run: build
+	@$(BUILD)/tconv bench --mission --pass forward,backward
+
+test: build
+	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+format:
+	@scripts/install-packages.sh clang-format
+	@clang-format -i $(sources)
+
+check-format:
+	@scripts/install-packages.sh clang-format
+	@clang-format --dry-run -Werror $(sources)
+
+# AddressSanitizer and UndefinedBehaviorSanitizer over the tests. -O1 builds fast and still runs them in minutes.
+check-address: packages
+	@cmake -S . -B $(BUILD)-address -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
+	  -D TCONV_SANITIZE=address,undefined -D TCONV_WERROR=$(WERROR) --log-level=WARNING
+	@cmake --build $(BUILD)-address -j $(JOBS)
+	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
+
+# ThreadSanitizer over the tests that run plans from many threads (label "concurrency").
+check-thread: packages
+	@cmake -S . -B $(BUILD)-thread -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
+	  -D TCONV_SANITIZE=thread -D TCONV_BUILD_CLI=OFF -D TCONV_WERROR=$(WERROR) --log-level=WARNING
+	@cmake --build $(BUILD)-thread -j $(JOBS)
+	@ctest --test-dir $(BUILD)-thread --output-on-failure --no-tests=error -L concurrency $(CTEST_FLAGS)
+
+clean:
+	@rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread

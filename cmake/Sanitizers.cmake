@@ -1,0 +1,10 @@
+# TCONV_SANITIZE: everything, the tests included, is built with the sanitizers named, and a report ends the
+# program, so that a test cannot pass over one.
+if(TCONV_SANITIZE)
+  set(sanitizers "${TCONV_SANITIZE}")
+  if(NOT sanitizers MATCHES "^(address|undefined|address,undefined|thread)$")
+    message(FATAL_ERROR "TCONV_SANITIZE must be address, undefined, address,undefined or thread, got ${sanitizers}")
+  endif()
+  add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${sanitizers})
+endif()

@@ -1,0 +1,76 @@
+# The package as its users meet it: installed, moved elsewhere, then found through find_package and through
+# pkg-config by programs in C++ (the README's own example) and C, which must print the right numbers.
+cmake_minimum_required(VERSION 3.25)
+set(prefix ${WORK}/prefix)
+set(expected "1 10 102 20 200")
+
+function(must)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "failed (${result}): ${command}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+function(must_print_expected program)
+  must(${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${prefix}/${LIBDIR} ${program})
+  if(NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "${program} should print \"${expected}\", but printed:\n${output}")
+  endif()
+endfunction()
+
+# The example in the README is the C++ program below, so it cannot rot.
+function(extract_readme_example to)
+  file(READ ${SOURCE}/README.md readme)
+  set(opening "```cpp\n")
+  string(FIND "${readme}" "${opening}" begin)
+  if(begin LESS 0)
+    message(FATAL_ERROR "README.md has no ```cpp block")
+  endif()
+  string(LENGTH "${opening}" skip)
+  math(EXPR begin "${begin} + ${skip}")
+  string(SUBSTRING "${readme}" ${begin} -1 rest)
+  string(FIND "${rest}" "```" length)
+  string(SUBSTRING "${rest}" 0 ${length} example)
+  file(WRITE ${to} "${example}")
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+must(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first --component library)
+file(RENAME ${WORK}/first ${prefix})  # an installed tree can be moved
+
+file(COPY ${SOURCE}/tests/package/consumer DESTINATION ${WORK})
+extract_readme_example(${WORK}/consumer/readme.cpp)
+
+message(STATUS "find_package")
+must(${CMAKE_COMMAND} -S ${WORK}/consumer -B ${WORK}/by-cmake -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${prefix}
+     -D CMAKE_CXX_COMPILER=${CXX})
+must(${CMAKE_COMMAND} --build ${WORK}/by-cmake)
+must_print_expected(${WORK}/by-cmake/consumer_cpp)
+must_print_expected(${WORK}/by-cmake/consumer_c)
+
+message(STATUS "pkg-config")
+set(static_flag)
+if(NOT SHARED)
+  set(static_flag --static)
+endif()
+must(${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${prefix}/${LIBDIR}/pkgconfig ${PKG_CONFIG} --cflags --libs
+     ${static_flag} tconv)
+separate_arguments(flags UNIX_COMMAND "${output}")
+file(MAKE_DIRECTORY ${WORK}/by-pkg-config)
+must(${CXX} -std=c++20 ${WORK}/consumer/readme.cpp ${flags} -o ${WORK}/by-pkg-config/cpp)
+must(${CXX} -x c -std=c11 -pedantic-errors ${WORK}/consumer/consumer.c -x none ${flags} -o ${WORK}/by-pkg-config/c)
+must_print_expected(${WORK}/by-pkg-config/cpp)
+must_print_expected(${WORK}/by-pkg-config/c)
+
+if(SHARED AND READELF)
+  message(STATUS "what libtconv.so needs at run time")
+  must(${READELF} -d ${prefix}/${LIBDIR}/libtconv.so)
+  string(REGEX MATCHALL "NEEDED[^\n]*\\[[^]\n]*\\]" needed "${output}")
+  foreach(line IN LISTS needed)
+    if(NOT line MATCHES "\\[(libhwy|libstdc\\+\\+|libgcc_s|libm|libc|libpthread|libdl|ld-linux[^.]*)\\.so")
+      message(FATAL_ERROR "libtconv.so must need Highway only, but: ${line}")
+    endif()
+  endforeach()
+endif()
