@@ -1,0 +1,61 @@
+#include "api/engines.hpp"
+
+#include <fstream>
+
+#include "api/thread_pool.hpp"
+#include "cpu/engine.hpp"
+
+namespace tconv {
+namespace {
+
+constexpr const char* no_cuda = "this build has no CUDA engine";
+
+// Plans keep a few words per tap. Far beyond any real kernel, and small enough that a nonsensical one is
+// refused at once instead of eating the memory of the machine.
+constexpr std::int64_t max_taps = std::int64_t(1) << 22;
+
+void check_taps(const Layer& layer) {
+  std::int64_t taps = 1;
+  for (int d = 0; d < layer.dims; ++d) {
+    if (layer.kernel[d] > max_taps / taps)
+      throw Unsupported("kernel of " + format_extents(layer.dims, layer.kernel) + " has more than " +
+                        std::to_string(max_taps) + " taps, the most a plan can hold");
+    taps *= layer.kernel[d];
+  }
+}
+
+std::string processor_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.starts_with("model name"))
+      if (const auto colon = line.find(": "); colon != std::string::npos) return line.substr(colon + 2);
+  return "unknown processor";
+}
+
+}  // namespace
+
+std::unique_ptr<EnginePlan> make_engine_plan(const Layer& layer, const Device& device) {
+  check_taps(layer);
+  switch (device.kind) {
+    case DeviceKind::cpu:
+      if (device.index != 0)
+        throw InvalidArgument("device index must be 0 for the CPU, got " + std::to_string(device.index));
+      return cpu::make_plan(layer);
+    case DeviceKind::cuda:
+      throw Unsupported(std::string("device cuda:") + std::to_string(device.index) +
+                        " cannot be used: " + no_cuda);
+  }
+  throw InvalidArgument("device kind must be cpu or cuda, got " + std::to_string(int(device.kind)));
+}
+
+void describe_engines(SystemInfo& info) {
+  const int threads = default_pool_threads();
+  info.devices.push_back({.device = {.kind = DeviceKind::cpu, .index = 0},
+                          .engine = "cpu",
+                          .name = processor_name(),
+                          .details = cpu::instruction_set() + ", " + std::to_string(threads) +
+                                     (threads == 1 ? " thread" : " threads")});
+  info.missing.push_back(std::string("cuda: ") + no_cuda);
+}
+
+}  // namespace tconv
