@@ -18,7 +18,7 @@ using std::to_string;
 template <class Values>
 string list(const Values& values, int count) {
   string text = "[";
-  for (int i = 0; i < count; ++i) text += (i ? ", " : "") + to_string(values[i]);
+  for (int i = 0; i < count; ++i) text.append(i ? ", " : "").append(to_string(values[i]));
   return text + "]";
 }
 

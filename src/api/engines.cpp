@@ -10,20 +10,6 @@ namespace {
 
 constexpr const char* no_cuda = "this build has no CUDA engine";
 
-// Plans keep a few words per tap. Far beyond any real kernel, and small enough that a nonsensical one is
-// refused at once instead of eating the memory of the machine.
-constexpr std::int64_t max_taps = std::int64_t(1) << 22;
-
-void check_taps(const Layer& layer) {
-  std::int64_t taps = 1;
-  for (int d = 0; d < layer.dims; ++d) {
-    if (layer.kernel[d] > max_taps / taps)
-      throw Unsupported("kernel of " + format_extents(layer.dims, layer.kernel) + " has more than " +
-                        std::to_string(max_taps) + " taps, the most a plan can hold");
-    taps *= layer.kernel[d];
-  }
-}
-
 std::string processor_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);)
@@ -35,7 +21,6 @@ std::string processor_name() {
 }  // namespace
 
 std::unique_ptr<EnginePlan> make_engine_plan(const Layer& layer, const Device& device) {
-  check_taps(layer);
   switch (device.kind) {
     case DeviceKind::cpu:
       if (device.index != 0)

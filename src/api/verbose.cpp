@@ -9,7 +9,7 @@ namespace {
 /// "3x3" for a layer of two dimensions.
 std::string joined(int dims, const Extents& extents) {
   std::string text = std::to_string(extents[0]);
-  for (int d = 1; d < dims; ++d) text += "x" + std::to_string(extents[d]);
+  for (int d = 1; d < dims; ++d) text.append("x").append(std::to_string(extents[d]));
   return text;
 }
 
@@ -26,13 +26,19 @@ bool verbose() noexcept {
 std::string verbose_line(const VerboseRun& run) {
   const Layer& layer = run.layer;
   const int dims = layer.dims;
-  std::string line = std::string("tconv,") + run.engine + "," + to_string(run.pass) + "," + run.kernel + "," +
-                     to_string(layer.dtype) + "," + to_string(layer.layout) + ",";
-  line += "n" + std::to_string(run.batch) + " g" + std::to_string(layer.groups) + " ci" +
-          std::to_string(layer.in_channels) + " co" + std::to_string(layer.out_channels) + " k" +
-          joined(dims, layer.kernel) + " s" + joined(dims, layer.stride) + " p" + joined(dims, layer.padding) +
-          " d" + joined(dims, layer.dilation);
-  return line + "," + joined(dims, run.input) + "->" + joined(dims, run.output);
+  std::string line = "tconv";
+  for (const std::string& field : {std::string(run.engine), std::string(to_string(run.pass)), run.kernel,
+                                   std::string(to_string(layer.dtype)), std::string(to_string(layer.layout))})
+    line.append(",").append(field);
+  line.append(",n").append(std::to_string(run.batch));
+  line.append(" g").append(std::to_string(layer.groups));
+  line.append(" ci").append(std::to_string(layer.in_channels));
+  line.append(" co").append(std::to_string(layer.out_channels));
+  line.append(" k").append(joined(dims, layer.kernel));
+  line.append(" s").append(joined(dims, layer.stride));
+  line.append(" p").append(joined(dims, layer.padding));
+  line.append(" d").append(joined(dims, layer.dilation));
+  return line.append(",").append(joined(dims, run.input)).append("->").append(joined(dims, run.output));
 }
 
 void VerboseTimer::print(const VerboseRun& run) const {
