@@ -1,0 +1,85 @@
+// A seeded random sweep over layers of 1, 2 and 3 dimensions: groups up to depthwise, both layouts, all
+// dtypes, views of every kind; forward and all gradients against the oracle, and against each other.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/cases.hpp"
+#include "support/scale.hpp"
+
+namespace {
+
+using namespace testing_support;
+using tconv::DType;
+using tconv::Layer;
+using tconv::Layout;
+
+TEST(Sweep, NativeLayouts) {
+  Random random(101);
+  const auto pool = tconv::make_thread_pool(3);
+  std::map<std::string, int> kinds;
+  for (int i = 0; i < scaled(2000); ++i) {
+    const Case c = random_case(random, i % 20 == 0 ? 1e6 : 1e5);
+    ASSERT_EQ(check_case(c, native_orders(c.layer), random, pool.get(), 1 + i % 4), "")
+        << "case " << i << ": " << describe(c);
+    ++kinds[std::to_string(c.layer.dims) + "D " + to_string(c.layer.dtype) + " " + to_string(c.layer.layout)];
+  }
+  EXPECT_EQ(kinds.size(), 3u * 4u * 2u) << "every mixture of dims, dtype and layout was drawn";
+}
+
+TEST(Sweep, AnyViews) {
+  Random random(102);
+  SerialExecutor serial;
+  for (int i = 0; i < scaled(1000); ++i) {
+    const Case c = random_case(random, 5e4);
+    ASSERT_EQ(check_case(c, random_orders(random), random, i % 2 ? &serial : nullptr, 1 + i % 3), "")
+        << "case " << i << ": " << describe(c);
+  }
+}
+
+/// Layers large enough to be cut into several tiles in every direction: more channels than fit a register or
+/// cache block on either side, more positions than one tile, more taps than one step of the reduction.
+TEST(Sweep, ManyTiles) {
+  const Layer shapes[] = {
+      {.dims = 1, .in_channels = 300, .out_channels = 70, .kernel = {7}, .stride = {3}, .padding = {2}},
+      {.dims = 1, .in_channels = 24, .out_channels = 530, .kernel = {4}, .stride = {2}, .padding = {1}},
+      {.dims = 1, .in_channels = 5, .out_channels = 3, .kernel = {41}, .stride = {10}, .padding = {15}},
+      {.dims = 1, .in_channels = 257, .out_channels = 257, .kernel = {5}, .stride = {2}, .groups = 257},
+      {.dims = 1, .in_channels = 33, .out_channels = 65, .kernel = {3}, .dilation = {7}},
+      {.dims = 2, .in_channels = 70, .out_channels = 34, .kernel = {3, 5}, .stride = {2, 3}, .padding = {1, 2}},
+      {.dims = 2, .in_channels = 96, .out_channels = 48, .kernel = {4, 4}, .stride = {2, 2}, .groups = 3},
+      {.dims = 2, .in_channels = 9, .out_channels = 17, .kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}},
+      {.dims = 3, .in_channels = 20, .out_channels = 18, .kernel = {3, 3, 3}, .stride = {2, 2, 2}},
+      {.dims = 3, .in_channels = 8, .out_channels = 8, .kernel = {3, 5, 2}, .stride = {1, 2, 3}, .groups = 4},
+  };
+  Random random(103);
+  const auto pool = tconv::make_thread_pool(2);
+  int i = 0;
+  for (const Layer& shape : shapes)
+    for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
+      Case c{.layer = shape, .batch = 2};
+      c.layer.layout = layout;
+      c.layer.bias = true;
+      c.layer.dtype = i++ % 3 == 0 ? DType::f64 : DType::f32;
+      c.input = c.layer.dims == 1   ? tconv::Extents{211, 1, 1}
+                : c.layer.dims == 2 ? tconv::Extents{13, 37, 1}
+                                    : tconv::Extents{5, 6, 19};
+      while (multiply_adds(c) > (sanitized ? 2e6 : 2e7)) c.input[c.layer.dims - 1] /= 2;
+      ASSERT_EQ(check_case(c, native_orders(c.layer), random, pool.get(), 2), "") << describe(c);
+    }
+}
+
+/// One long row: positions beyond any tile, with few channels, where vector loops and their tails matter.
+TEST(Sweep, LongRows) {
+  Random random(104);
+  for (const std::int64_t length : {1000, 4095, 4096, 4097, 30011}) {
+    for (const std::int64_t stride : {1, 2, 5}) {
+      Case c{.layer = {.in_channels = 2, .out_channels = 1, .kernel = {6}, .stride = {stride}, .padding = {2}},
+             .batch = 1,
+             .input = {length}};
+      ASSERT_EQ(check_case(c, native_orders(c.layer), random, nullptr, 2), "") << describe(c);
+    }
+  }
+}
+
+}  // namespace
