@@ -1,0 +1,128 @@
+#include "cpu/convolution.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "layer/phases.hpp"
+
+namespace tconv::cpu {
+namespace {
+
+using std::int64_t;
+
+/// Phases of one dimension with the same shifts.
+struct DimensionClass {
+  std::vector<int64_t> shifts;
+  std::vector<Phase> phases;
+};
+
+std::vector<DimensionClass> classes_of_dimension(int64_t kernel, int64_t stride, int64_t dilation) {
+  std::vector<DimensionClass> classes;
+  for (Phase& phase : phases_of(kernel, stride, dilation)) {
+    std::vector<int64_t> shifts;
+    for (const Tap& tap : phase.taps) shifts.push_back(tap.shift);
+    auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& c) { return c.shifts == shifts; });
+    if (same == classes.end()) same = classes.insert(same, DimensionClass{std::move(shifts), {}});
+    same->phases.push_back(std::move(phase));
+  }
+  return classes;
+}
+
+/// Calls f({a[0][i], a[1][j], a[2][l]}) for every combination, the last dimension fastest.
+template <class Item, class F>
+void for_each_combination(const std::array<std::vector<Item>, 3>& a, const F& f) {
+  for (const Item& depth : a[0])
+    for (const Item& height : a[1])
+      for (const Item& width : a[2]) f(std::array<const Item*, 3>{&depth, &height, &width});
+}
+
+int64_t flat_tap(const Geometry& g, const Extents& k) {
+  return (k[0] * g.kernel[1] + k[1]) * g.kernel[2] + k[2];
+}
+
+void find_reach(Convolution& conv) {
+  bool first = true;
+  for (const PhaseClass& c : conv.classes)
+    for (const SharedTap& tap : c.taps) {
+      for (int d = 0; d < 3; ++d) {
+        conv.lowest_offset[d] = first ? tap.offset[d] : std::min(conv.lowest_offset[d], tap.offset[d]);
+        conv.highest_offset[d] = first ? tap.offset[d] : std::max(conv.highest_offset[d], tap.offset[d]);
+      }
+      first = false;
+    }
+}
+
+}  // namespace
+
+int64_t Convolution::phase_count() const {
+  int64_t count = 0;
+  for (const PhaseClass& c : classes) count += int64_t(c.phases.size());
+  return count;
+}
+
+int64_t Convolution::tap_count() const {
+  int64_t count = 0;
+  for (const PhaseClass& c : classes) count += int64_t(c.phases.size() * c.taps.size());
+  return count;
+}
+
+Convolution forward_convolution(const Geometry& g) {
+  Convolution conv;
+  conv.groups = g.groups;
+  conv.row_channels = g.group_out;
+  conv.sum_channels = g.group_in;
+  conv.rows_are_outputs = true;
+  conv.target = {.step = g.stride, .padding = g.padding};
+  conv.planes = {Extents{0, 0, 0}};
+
+  std::array<std::vector<DimensionClass>, 3> classes;
+  for (int d = 0; d < 3; ++d) classes[d] = classes_of_dimension(g.kernel[d], g.stride[d], g.dilation[d]);
+  for_each_combination(classes, [&](const std::array<const DimensionClass*, 3>& dims) {
+    PhaseClass c;
+    for_each_combination<int64_t>({dims[0]->shifts, dims[1]->shifts, dims[2]->shifts}, [&](const auto& shift) {
+      c.taps.push_back({.plane = 0, .offset = {-*shift[0], -*shift[1], -*shift[2]}});
+    });
+    for_each_combination<Phase>({dims[0]->phases, dims[1]->phases, dims[2]->phases}, [&](const auto& phase) {
+      TargetPhase target{.r = {phase[0]->r, phase[1]->r, phase[2]->r}, .k = {}};
+      for_each_combination<Tap>({phase[0]->taps, phase[1]->taps, phase[2]->taps}, [&](const auto& tap) {
+        target.k.push_back(flat_tap(g, {tap[0]->k, tap[1]->k, tap[2]->k}));
+      });
+      c.phases.push_back(std::move(target));
+    });
+    conv.classes.push_back(std::move(c));
+  });
+  find_reach(conv);
+  return conv;
+}
+
+Convolution grad_input_convolution(const Geometry& g) {
+  Convolution conv;
+  conv.groups = g.groups;
+  conv.row_channels = g.group_in;
+  conv.sum_channels = g.group_out;
+  conv.rows_are_outputs = false;
+  conv.source = {.step = g.stride, .padding = g.padding};
+
+  PhaseClass all{.taps = {}, .phases = {TargetPhase{.r = {0, 0, 0}, .k = {}}}};
+  std::map<Extents, int> plane_of;
+  Extents k;
+  for (k[0] = 0; k[0] < g.kernel[0]; ++k[0])
+    for (k[1] = 0; k[1] < g.kernel[1]; ++k[1])
+      for (k[2] = 0; k[2] < g.kernel[2]; ++k[2]) {
+        Extents r, offset;
+        for (int d = 0; d < 3; ++d) {
+          const MirrorTap tap = mirror_tap(k[d], g.stride[d], g.dilation[d]);
+          r[d] = tap.r;
+          offset[d] = tap.shift;
+        }
+        const auto [plane, added] = plane_of.try_emplace(r, int(conv.planes.size()));
+        if (added) conv.planes.push_back(r);
+        all.taps.push_back({.plane = plane->second, .offset = offset});
+        all.phases[0].k.push_back(flat_tap(g, k));
+      }
+  conv.classes.push_back(std::move(all));
+  find_reach(conv);
+  return conv;
+}
+
+}  // namespace tconv::cpu

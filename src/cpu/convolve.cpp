@@ -1,0 +1,296 @@
+#include "cpu/convolve.hpp"
+
+#include <algorithm>
+
+#include "cpu/compute_type.hpp"
+#include "cpu/convert.hpp"
+#include "cpu/kernels/outer_product.hpp"
+#include "cpu/machine.hpp"
+#include "cpu/workers.hpp"
+
+namespace tconv::cpu {
+namespace {
+
+using std::int64_t;
+
+int panel_rows(bool wide) {
+  return wide ? outer_product_kernels<double>().rows : outer_product_kernels<float>().rows;
+}
+
+}  // namespace
+
+ConvolutionPlan::ConvolutionPlan(Convolution convolution, DType dtype)
+    : conv(std::move(convolution)),
+      weight(conv, panel_rows(computes_in_double(dtype)), second_level_cache(), computes_in_double(dtype) ? 8 : 4),
+      slots(conv),
+      wide(computes_in_double(dtype)) {}
+
+ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batch, const Extents& source_size,
+                                       const Extents& target_size)
+    : plan_(&plan) {
+  const Convolution& conv = plan.conv;
+  const int64_t element_bytes = plan.wide ? 8 : 4;
+
+  Grid grid;
+  grid.count[batch_dim] = batch;
+  double positions = double(batch);
+  int64_t targets_per_position = 1;
+  for (int d = 0; d < 3; ++d) {
+    const int64_t step = conv.target.step[d], padding = conv.target.padding[d];
+    grid.first[d + 1] = padding / step;
+    grid.count[d + 1] = (target_size[d] - 1 + padding) / step - grid.first[d + 1] + 1;
+    grid.lowest_offset[d + 1] = conv.lowest_offset[d];
+    grid.highest_offset[d + 1] = conv.highest_offset[d];
+    positions *= double(grid.count[d + 1]);
+    targets_per_position *= std::min(step, target_size[d]);
+  }
+
+  // Where every tap meets real elements; its share tells the tiling what skipping saves.
+  std::array<double, 3> useful{}, all{};
+  std::vector<std::vector<std::array<Range, 3>>> useful_q;
+  for (const PhaseClass& c : conv.classes) {
+    auto& ranges = useful_q.emplace_back();
+    for (const SharedTap& tap : c.taps) {
+      std::array<Range, 3>& q = ranges.emplace_back();
+      for (int d = 0; d < 3; ++d) {
+        const Range source = phase_range(conv.planes[std::size_t(tap.plane)][d], conv.source.step[d],
+                                         conv.source.padding[d], source_size[d]);
+        q[d] = {std::max(source.begin - tap.offset[d], grid.first[d + 1]),
+                std::min(source.end - tap.offset[d], grid.first[d + 1] + grid.count[d + 1])};
+        useful[d] += double(c.phases.size()) * double(q[d].size());
+        all[d] += double(c.phases.size()) * double(grid.count[d + 1]);
+      }
+    }
+  }
+  for (int d = 0; d < 3; ++d) grid.useful_taps[d + 1] = useful[d] / all[d];
+
+  const int64_t row_channels = plan.weight.largest_row_block(), sum_channels = plan.weight.largest_sum_block();
+  const int64_t rows = conv.phase_count() * row_channels;
+  const int64_t planes = int64_t(conv.planes.size());
+  const int64_t item_kinds = conv.groups * plan.weight.row_blocks();
+  multiply_adds_ =
+      positions * double(conv.groups * conv.row_channels) * double(conv.sum_channels) * double(conv.tap_count());
+  TileCosts costs;
+  with_compute(plan.wide, [&](auto compute) {
+    const auto& kernels = outer_product_kernels<decltype(compute)>();
+    costs.lanes = kernels.lanes;
+    costs.vectors = kernels.widest[std::min<int64_t>(rows, kernels.rows)];
+  });
+  costs.multiply_adds = double(row_channels * conv.tap_count()) * double(conv.sum_channels);
+  costs.source_elements = double(conv.sum_channels * planes);
+  costs.sum_elements = double(row_channels * targets_per_position);
+  costs.largest_source_bytes = costs.largest_sum_bytes = second_level_cache() / 4;
+  costs.source_bytes_per_position = double(sum_channels * planes * element_bytes);
+  costs.sum_bytes_per_position = double(rows * element_bytes);
+  costs.wanted_columns = 1024;
+  constexpr int64_t wanted_items = 32;  // enough for a few threads to share evenly
+  costs.fewest_tiles = multiply_adds_ < 16 * serial_multiply_adds ? 1 : ceil_div(wanted_items, item_kinds);
+  tiling_ = choose_tiling(grid, costs);
+  channel_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);
+  row_pitch_ = spread_pitch(tiling_.columns(), element_bytes);
+
+  for (std::size_t c = 0; c < conv.classes.size(); ++c) {
+    auto& taps = taps_.emplace_back();
+    for (std::size_t t = 0; t < conv.classes[c].taps.size(); ++t) {
+      const SharedTap& tap = conv.classes[c].taps[t];
+      TileTap tile_tap{.source = tap.plane * tiling_.plane_elements, .useful = {}};
+      for (int d = 0; d < 4; ++d) {
+        const int dim = tiling_.dim[d];
+        if (dim == batch_dim) {
+          tile_tap.useful[d] = {0, batch};
+        } else {
+          tile_tap.useful[d] = useful_q[c][t][dim - 1];
+          tile_tap.source += (tap.offset[dim - 1] - tiling_.lowest_offset[d]) * tiling_.pitch[d];
+        }
+      }
+      taps.push_back(tile_tap);
+    }
+  }
+}
+
+template <class Compute>
+struct ConvolutionBinding::Scratch {
+  Compute* source;
+  Compute* sums;
+  Compute* start;  // one value per row
+  Compute* row_buffer;
+  TapOffset* taps;
+};
+
+template <class Compute>
+ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena) const {
+  const auto& kernels = outer_product_kernels<Compute>();
+  // The last vectors of a run may reach past the last plane.
+  const int64_t slack = int64_t(kernels.lanes) * kernels.max_vectors;
+  const int64_t rows = plan_->conv.phase_count() * plan_->weight.largest_row_block();
+  std::size_t most_taps = 0;
+  for (const auto& taps : taps_) most_taps = std::max(most_taps, taps.size());
+  Scratch<Compute> s;
+  s.source = arena.take<Compute>(plan_->weight.largest_sum_block() * channel_pitch_ + slack);
+  s.sums = arena.take<Compute>(rows * row_pitch_);
+  s.start = arena.take<Compute>(rows);
+  s.row_buffer = arena.take<Compute>(row_buffer_elements(plan_->conv.target, tiling_));
+  s.taps = arena.take<TapOffset>(int64_t(most_taps));
+  return s;
+}
+
+int64_t ConvolutionBinding::items() const {
+  return tiling_.tile_count() * plan_->conv.groups * plan_->weight.row_blocks();
+}
+
+template <class Compute>
+std::size_t ConvolutionBinding::scratch_bytes() const {
+  Arena arena;
+  scratch<Compute>(arena);
+  return arena.bytes();
+}
+
+std::size_t ConvolutionBinding::workspace_bytes(int workers, bool packs_weight) const {
+  return with_compute(plan_->wide, [&](auto compute) {
+    using Compute = decltype(compute);
+    Arena shared;
+    if (packs_weight) shared.take<Compute>(plan_->weight.elements());
+    shared.take<Compute>(plan_->conv.groups * plan_->conv.row_channels);  // bias
+    return shared.bytes() + std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>();
+  });
+}
+
+template <class Compute>
+void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const Compute* packed, Span channels,
+                                  Span sums, bool first, const Scratch<Compute>& s) const {
+  const PhaseClass& phase_class = plan_->conv.classes[class_index];
+  const auto& kernels = outer_product_kernels<Compute>();
+  int64_t first_row = 0;
+  for (std::size_t c = 0; c < class_index; ++c)
+    first_row += int64_t(plan_->conv.classes[c].phases.size()) * channels.size();
+  const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
+  const int64_t panels = plan_->weight.panels(rows);
+  const int64_t vectors = ceil_div(run_length(tiling_, box), kernels.lanes);
+  const int64_t strips = ceil_div(vectors, kernels.widest[ceil_div(rows, panels)]);
+
+  OuterProduct<Compute> product;
+  product.channel_stride = channel_pitch_;
+  product.channels = sums.size();
+  product.taps = s.taps;
+  product.row_pitch = row_pitch_;
+
+  std::array<int64_t, 3> outer{1, 1, 1};  // positions outside the runs
+  for (int d = 0; d < tiling_.run_from; ++d) outer[d] = box.extent[d];
+  std::array<int64_t, 3> e;
+  for (e[0] = 0; e[0] < outer[0]; ++e[0])
+    for (e[1] = 0; e[1] < outer[1]; ++e[1])
+      for (e[2] = 0; e[2] < outer[2]; ++e[2]) {
+        int64_t source = 0, column = 0;
+        for (int d = 0; d < tiling_.run_from; ++d) {
+          source += e[d] * tiling_.pitch[d];
+          column += e[d] * tiling_.column_stride(d);
+        }
+        product.tap_count = 0;
+        const std::vector<TileTap>& taps = taps_[class_index];
+        for (std::size_t t = 0; t < taps.size(); ++t) {
+          bool useful = true;
+          for (int d = 0; d < tiling_.run_from; ++d) {
+            const int64_t q = box.begin[d] + e[d];
+            useful = useful && q >= taps[t].useful[d].begin && q < taps[t].useful[d].end;
+          }
+          if (useful) s.taps[product.tap_count++] = {.source = taps[t].source, .index = int64_t(t)};
+        }
+        // A strip of source stays in the first-level cache while the weights of all panels pass by.
+        for (int64_t strip = 0; strip < strips; ++strip) {
+          const Span columns = piece(vectors, strips, strip);
+          product.source = s.source + source + columns.begin * kernels.lanes;
+          for (int64_t p = 0; p < panels; ++p) {
+            const Span panel = plan_->weight.panel(rows, p);
+            product.weight = packed + panel.begin * int64_t(taps.size()) * sums.size();
+            product.sums =
+                s.sums + (first_row + panel.begin) * row_pitch_ + column + columns.begin * kernels.lanes;
+            product.start = first ? s.start + first_row + panel.begin : nullptr;
+            kernels.kernel[panel.size()][columns.size()](product);
+          }
+        }
+      }
+}
+
+template <class Compute>
+void ConvolutionBinding::run_item(const ConstTensor& source, const Compute* packed, const Compute* bias,
+                                  const Tensor& target, const Scratch<Compute>& s, int64_t item) const {
+  const Convolution& conv = plan_->conv;
+  const PackedWeight& layout = plan_->weight;
+  // Row blocks of one tile follow each other, while its source is still in a cache.
+  const int64_t row_block = item % layout.row_blocks();
+  const int64_t tile = item / layout.row_blocks() % tiling_.tile_count();
+  const int64_t group = item / layout.row_blocks() / tiling_.tile_count();
+  const Span channels = layout.row_block(row_block);
+  const Box box = tile_box(tiling_, tile);
+  const int64_t first_channel = group * conv.row_channels + channels.begin;
+  const Compute* block_bias = bias ? bias + first_channel : nullptr;
+
+  const int64_t rows = conv.phase_count() * channels.size();
+  for (int64_t row = 0; row < rows; ++row)
+    s.start[row] = block_bias ? block_bias[row % channels.size()] : Compute(0);
+
+  for (int64_t block = 0; block < layout.sum_blocks(); ++block) {
+    const Span sums = layout.sum_block(block);
+    for (std::size_t plane = 0; plane < conv.planes.size(); ++plane)
+      load_plane(PlaneView{&source, &conv.source, conv.planes[plane]}, tiling_, box, Fill::widened,
+                 group * conv.sum_channels + sums.begin, sums.size(),
+                 s.source + int64_t(plane) * tiling_.plane_elements, channel_pitch_);
+    for (std::size_t c = 0; c < conv.classes.size(); ++c)
+      multiply(c, box, packed + layout.offset(group, row_block, c, block), channels, sums, block == 0, s);
+  }
+  store_box(SumTile<Compute>{.sums = s.sums,
+                             .row_pitch = row_pitch_,
+                             .channels = channels.size(),
+                             .bias = block_bias,
+                             .row_buffer = s.row_buffer},
+            plan_->slots, conv.target, tiling_, box, first_channel, target);
+}
+
+template <class Compute>
+void ConvolutionBinding::run_in(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias,
+                                const Tensor& target, const void* packed, const RunOptions& options,
+                                int workers) const {
+  Arena arena(options.workspace);
+  const Compute* ready = static_cast<const Compute*>(packed);
+  if (ready == nullptr) {
+    Compute* space = arena.take<Compute>(plan_->weight.elements());
+    pack_weight(*plan_, weight, space, options.executor, workers);
+    ready = space;
+  }
+  const int64_t channels = plan_->conv.groups * plan_->conv.row_channels;
+  Compute* converted_bias = arena.take<Compute>(channels);
+  if (bias) row_kernels<Compute>().load(bias->dtype, bias->data, bias->strides[0], channels, converted_bias);
+
+  workers = int(std::min<int64_t>(workers, items()));
+  if (multiply_adds_ < serial_multiply_adds) workers = 1;
+  const std::size_t per_worker = scratch_bytes<Compute>();
+  char* scratch_memory = arena.take<char>(0);
+  share(options.executor, workers, items(), [&](int worker, int64_t item) {
+    Arena mine(scratch_memory + std::size_t(worker) * per_worker);
+    run_item<Compute>(source, ready, bias ? converted_bias : nullptr, target, scratch<Compute>(mine), item);
+  });
+}
+
+void ConvolutionBinding::run(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias,
+                             const Tensor& target, const void* packed, const RunOptions& options,
+                             int workers) const {
+  with_compute(plan_->wide, [&](auto compute) {
+    run_in<decltype(compute)>(source, weight, bias, target, packed, options, workers);
+  });
+}
+
+void pack_weight(const ConvolutionPlan& plan, const ConstTensor& weight, void* packed, Executor* executor,
+                 int workers) {
+  with_compute(plan.wide, [&](auto compute) {
+    using Compute = decltype(compute);
+    constexpr int64_t serial_elements = 32 << 10;
+    const int64_t blocks = plan.weight.row_blocks();
+    share(executor, plan.weight.elements() < serial_elements ? 1 : workers, plan.conv.groups * blocks,
+          [&](int, int64_t item) {
+            pack_block(plan.conv, plan.weight, weight, item / blocks, item % blocks,
+                       static_cast<Compute*>(packed));
+          });
+  });
+}
+
+}  // namespace tconv::cpu

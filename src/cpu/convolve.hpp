@@ -1,0 +1,78 @@
+// Forward and grad-input: tiles of source through the outer-product kernels into tiles of sums.
+#pragma once
+
+#include <memory>
+
+#include "cpu/convolution.hpp"
+#include "cpu/packed_weight.hpp"
+#include "cpu/tile_io.hpp"
+#include "cpu/tiling.hpp"
+#include "cpu/workers.hpp"
+
+namespace tconv::cpu {
+
+/// What a layer fixes.
+struct ConvolutionPlan {
+  Convolution conv;
+  PackedWeight weight;
+  PhaseSlots slots;
+  bool wide;  // computes in double
+
+  ConvolutionPlan(Convolution convolution, DType dtype);
+  ConvolutionPlan(const ConvolutionPlan&) = delete;
+
+  std::size_t packed_bytes() const { return std::size_t(weight.elements()) * (wide ? 8 : 4); }
+};
+
+/// A tap inside a tile.
+struct TileTap {
+  std::int64_t source;          // offset into the widened tile
+  std::array<Range, 4> useful;  // q at which it meets real elements, tile order
+};
+
+/// What a shape fixes.
+class ConvolutionBinding {
+ public:
+  ConvolutionBinding(const ConvolutionPlan& plan, std::int64_t batch, const Extents& source_size,
+                     const Extents& target_size);
+
+  std::size_t workspace_bytes(int workers, bool packs_weight) const;
+
+  /// target = weight ∗ source (+ bias). `packed` is null, or holds the packed weight.
+  void run(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias, const Tensor& target,
+           const void* packed, const RunOptions& options, int workers) const;
+
+  const Tiling& tiling() const { return tiling_; }
+  std::int64_t items() const;
+  double multiply_adds() const { return multiply_adds_; }
+
+ private:
+  template <class Compute>
+  struct Scratch;
+  template <class Compute>
+  Scratch<Compute> scratch(Arena& arena) const;
+  template <class Compute>
+  std::size_t scratch_bytes() const;
+  template <class Compute>
+  void run_in(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias, const Tensor& target,
+              const void* packed, const RunOptions& options, int workers) const;
+  template <class Compute>
+  void run_item(const ConstTensor& source, const Compute* packed, const Compute* bias, const Tensor& target,
+                const Scratch<Compute>& scratch, std::int64_t item) const;
+  template <class Compute>
+  void multiply(std::size_t class_index, const Box& box, const Compute* packed, Span rows, Span sums, bool first,
+                const Scratch<Compute>& scratch) const;
+
+  const ConvolutionPlan* plan_;
+  Tiling tiling_;
+  std::int64_t channel_pitch_ = 0;          // of the source tile
+  std::int64_t row_pitch_ = 0;              // of the sums
+  std::vector<std::vector<TileTap>> taps_;  // [class][tap]
+  double multiply_adds_ = 0;
+};
+
+/// Packs the weight with all workers. `packed` has packed_bytes().
+void pack_weight(const ConvolutionPlan& plan, const ConstTensor& weight, void* packed, Executor* executor,
+                 int workers);
+
+}  // namespace tconv::cpu

@@ -1,0 +1,36 @@
+// Moving rows between tensors and tiles: conversion between storage and compute type, and the
+// (de)interleaving that separates the phases of a row or merges them.
+#pragma once
+
+#include <cstdint>
+
+#include "tconv/tconv.hpp"
+
+namespace tconv::cpu {
+
+/// Kernels of the instruction set in use; Compute is float (storage f32, f16, bf16) or double (f64).
+template <class Compute>
+struct RowKernels {
+  /// row[j] = source[j · stride]
+  void (*load)(DType dtype, const void* source, std::int64_t stride, std::int64_t count, Compute* row);
+  /// tile[b · tile_pitch + a] = source[a · stride_a + b · stride_b]; made for stride_b = 1
+  void (*load_transposed)(DType dtype, const void* source, std::int64_t stride_a, std::int64_t stride_b,
+                          std::int64_t count_a, std::int64_t count_b, Compute* tile, std::int64_t tile_pitch);
+  /// target[j] = row[j]
+  void (*store)(DType dtype, const Compute* row, std::int64_t count, void* target);
+  /// target[a · stride_a + b · stride_b] = tile[b · tile_pitch + a]; made for stride_b = 1
+  void (*store_transposed)(DType dtype, const Compute* tile, std::int64_t tile_pitch, std::int64_t count_a,
+                           std::int64_t count_b, void* target, std::int64_t stride_a, std::int64_t stride_b);
+  /// target[j · step + r] = rows[r][j] for r < step
+  void (*interleave)(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target);
+  /// The sum of row[0 … count − 1]
+  double (*sum)(const Compute* row, std::int64_t count);
+};
+
+template <class Compute>
+const RowKernels<Compute>& row_kernels();
+
+/// The instruction set in use, for people.
+const char* instruction_set_name();
+
+}  // namespace tconv::cpu

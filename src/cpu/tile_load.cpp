@@ -1,0 +1,149 @@
+#include <algorithm>
+
+#include "cpu/tile_io.hpp"
+
+namespace tconv::cpu {
+
+using std::int64_t;
+
+std::array<Range, 4> plane_ranges(const PlaneView& view) {
+  std::array<Range, 4> ranges;
+  ranges[batch_dim] = {0, view.tensor->sizes[0]};
+  for (int d = 0; d < 3; ++d)
+    ranges[d + 1] =
+        phase_range(view.r[d], view.stepping->step[d], view.stepping->padding[d], view.tensor->sizes[d + 2]);
+  return ranges;
+}
+
+namespace {
+
+/// A plane and a box in numbers: everything in tile order.
+struct LoadPlan {
+  std::array<int64_t, 4> extent;       // of the widened box
+  std::array<int64_t, 4> valid_begin;  // real elements, relative to the widened box
+  std::array<int64_t, 4> valid_end;
+  std::array<int64_t, 4> stride;  // in the tensor, from one q to the next
+  int64_t origin = 0;             // tensor offset of the first real element of channel 0
+  bool any = true;                // there are real elements
+  bool all = true;                // there is nothing else
+
+  int64_t valid(int d) const { return valid_end[d] - valid_begin[d]; }
+};
+
+LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill) {
+  LoadPlan plan;
+  const std::array<Range, 4> ranges = plane_ranges(view);
+  for (int d = 0; d < 4; ++d) {
+    const int dim = tiling.dim[d];
+    const int64_t q0 = box.begin[d] + tiling.lowest_offset[d];
+    plan.extent[d] = box.extent[d] + tiling.reach[d];
+    int64_t begin = std::max(ranges[dim].begin, q0);
+    int64_t end = std::min(ranges[dim].end, q0 + plan.extent[d]);
+    if (fill == Fill::box_only) {
+      begin = std::max(begin, box.begin[d]);
+      end = std::min(end, box.begin[d] + box.extent[d]);
+    }
+    plan.any = plan.any && begin < end;
+    plan.valid_begin[d] = begin - q0;
+    plan.valid_end[d] = end - q0;
+    plan.all = plan.all && plan.valid(d) == plan.extent[d];
+    const int tensor_dim = dim == batch_dim ? 0 : dim + 1;
+    const int64_t step = dim == batch_dim ? 1 : view.stepping->step[dim - 1];
+    const int64_t start =
+        dim == batch_dim ? begin : begin * step + view.r[dim - 1] - view.stepping->padding[dim - 1];
+    plan.stride[d] = step * view.tensor->strides[tensor_dim];
+    plan.origin += start * view.tensor->strides[tensor_dim];
+  }
+  return plan;
+}
+
+template <class Compute>
+void zero_channels(const Tiling& tiling, int64_t channels, Compute* tile, int64_t channel_pitch) {
+  for (int64_t c = 0; c < channels; ++c) std::fill_n(tile + c * channel_pitch, tiling.plane_elements, Compute(0));
+}
+
+/// The dimension along which the tensor is densest; 4 stands for the channels.
+int densest_dimension(const LoadPlan& plan, int64_t channel_stride, int64_t channels) {
+  int best = 3;
+  int64_t smallest = plan.valid(3) > 1 ? magnitude(plan.stride[3]) : INT64_MAX;
+  for (int d = 0; d < 3; ++d)
+    if (plan.valid(d) > 1 && magnitude(plan.stride[d]) < smallest) smallest = magnitude(plan.stride[best = d]);
+  if (channels > 1 && magnitude(channel_stride) < smallest) best = 4;
+  return best;
+}
+
+}  // namespace
+
+template <class Compute>
+void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel,
+                int64_t channels, Compute* tile, int64_t channel_pitch) {
+  const LoadPlan plan = plan_load(view, tiling, box, fill);
+  if (!plan.any) return zero_channels(tiling, channels, tile, channel_pitch);
+
+  const RowKernels<Compute>& kernels = row_kernels<Compute>();
+  const DType dtype = view.tensor->dtype;
+  const int64_t element = int64_t(size_of(dtype));
+  const int64_t channel_stride = view.tensor->strides[1];
+  const char* source =
+      static_cast<const char*>(view.tensor->data) + (plan.origin + first_channel * channel_stride) * element;
+  const int densest = densest_dimension(plan, channel_stride, channels);
+
+  if (densest == 3) {
+    std::array<int64_t, 4> e;
+    for (int64_t c = 0; c < channels; ++c)
+      for (e[0] = 0; e[0] < plan.extent[0]; ++e[0])
+        for (e[1] = 0; e[1] < plan.extent[1]; ++e[1])
+          for (e[2] = 0; e[2] < plan.extent[2]; ++e[2]) {
+            Compute* row = tile + c * channel_pitch;
+            int64_t offset = c * channel_stride;
+            bool inside = true;
+            for (int d = 0; d < 3; ++d) {
+              row += e[d] * tiling.pitch[d];
+              offset += (e[d] - plan.valid_begin[d]) * plan.stride[d];
+              inside = inside && e[d] >= plan.valid_begin[d] && e[d] < plan.valid_end[d];
+            }
+            if (!inside) {
+              std::fill_n(row, plan.extent[3], Compute(0));
+              continue;
+            }
+            std::fill(row, row + plan.valid_begin[3], Compute(0));
+            kernels.load(dtype, source + offset * element, plan.stride[3], plan.valid(3),
+                         row + plan.valid_begin[3]);
+            std::fill(row + plan.valid_end[3], row + plan.extent[3], Compute(0));
+          }
+    return;
+  }
+
+  // The tensor is dense along another dimension than the tile: transpose the two, loop over the rest.
+  if (!plan.all) zero_channels(tiling, channels, tile, channel_pitch);
+  std::array<int64_t, 5> count, stride, pitch;
+  for (int d = 0; d < 4; ++d) {
+    count[d] = plan.valid(d);
+    stride[d] = plan.stride[d];
+    pitch[d] = tiling.pitch[d];
+    tile += plan.valid_begin[d] * pitch[d];
+  }
+  count[4] = channels, stride[4] = channel_stride, pitch[4] = channel_pitch;
+  const int64_t dense_count = count[densest], row_count = count[3];
+  count[densest] = count[3] = 1;
+  std::array<int64_t, 5> e;
+  for (e[4] = 0; e[4] < count[4]; ++e[4])
+    for (e[0] = 0; e[0] < count[0]; ++e[0])
+      for (e[1] = 0; e[1] < count[1]; ++e[1])
+        for (e[2] = 0; e[2] < count[2]; ++e[2]) {
+          int64_t offset = 0, at = 0;
+          for (int d : {0, 1, 2, 4}) {
+            offset += e[d] * stride[d];
+            at += e[d] * pitch[d];
+          }
+          kernels.load_transposed(dtype, source + offset * element, stride[3], stride[densest], row_count,
+                                  dense_count, tile + at, pitch[densest]);
+        }
+}
+
+template void load_plane<float>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, float*,
+                                int64_t);
+template void load_plane<double>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, double*,
+                                 int64_t);
+
+}  // namespace tconv::cpu

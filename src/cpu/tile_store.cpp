@@ -1,0 +1,258 @@
+#include <algorithm>
+
+#include "cpu/convert.hpp"
+#include "cpu/packed_weight.hpp"
+#include "cpu/tile_io.hpp"
+
+namespace tconv::cpu {
+
+using std::int64_t;
+
+namespace {
+
+// Strides up to this are interleaved, from pointers on the stack; larger ones are scattered.
+constexpr int64_t largest_interleave = 64;
+
+/// The positions of dimension d (tensor order, spatial) that a box of q owns.
+Range owned(const Stepping& stepping, int d, int64_t q_begin, int64_t q_count, int64_t size) {
+  const int64_t step = stepping.step[d], padding = stepping.padding[d];
+  return {std::max<int64_t>(0, q_begin * step - padding), std::min(size, (q_begin + q_count) * step - padding)};
+}
+
+template <class Compute>
+struct Store {
+  const SumTile<Compute>& tile;
+  const PhaseSlots& slots;
+  const Stepping& stepping;
+  const Tiling& tiling;
+  const Box& box;
+  const Tensor& target;
+  const RowKernels<Compute>& kernels = row_kernels<Compute>();
+  const int64_t element = int64_t(size_of(target.dtype));
+  const bool same_type = target.dtype == (sizeof(Compute) == 8 ? DType::f64 : DType::f32);
+
+  Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
+
+  /// Rows of the tensor that are contiguous, tile columns along the same dimension: interleave the phases.
+  void rows(int64_t first_channel) const;
+  /// One row of the tensor, whose sums begin at `column`; an outer phase of −1 has no taps.
+  void row(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out) const;
+
+  /// Any strides: one phase at a time.
+  void phases(int64_t first_channel) const;
+  void fill(int64_t first_channel) const;
+};
+
+template <class Compute>
+void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out) const {
+  const int64_t step = stepping.step[2], padding = stepping.padding[2];
+  const int64_t q_begin = box.begin[3], q_count = box.extent[3];
+  const Range o = owned(stepping, 2, q_begin, q_count, target.sizes[4]);
+  if (o.size() == 0) return;
+  const int64_t o_first = q_begin * step - padding;  // of the box, before clipping
+  out += o.begin * element;
+
+  Compute* filled = tile.row_buffer;            // the bias, for phases without taps
+  Compute* merged = tile.row_buffer + q_count;  // interleaved, before clipping and conversion
+  if (outer_phase[0] < 0 || outer_phase[1] < 0) {
+    if (same_type) return void(std::fill_n(reinterpret_cast<Compute*>(out), o.size(), bias(channel)));
+    std::fill_n(merged, o.size(), bias(channel));
+    return kernels.store(target.dtype, merged, o.size(), out);
+  }
+
+  const auto sums_of = [&](int width_phase) {
+    const int64_t slot = slots.slot(outer_phase[0], outer_phase[1], width_phase);
+    return tile.sums + (slot * tile.channels + channel) * tile.row_pitch + column;
+  };
+  const std::vector<int64_t>& r = slots.r(2);
+  const Compute* sources[largest_interleave];
+  if (int64_t(r.size()) < step) std::fill_n(filled, q_count, bias(channel));
+  std::fill_n(sources, step, filled);
+  for (std::size_t i = 0; i < r.size(); ++i) sources[r[i]] = sums_of(int(i));
+
+  if (!same_type) {
+    kernels.interleave(sources, step, q_count, merged);
+    return kernels.store(target.dtype, merged + (o.begin - o_first), o.size(), out);
+  }
+  // The same type: whole q go straight to the tensor, the clipped ones at the ends one by one.
+  Compute* to = reinterpret_cast<Compute*>(out) - o.begin;
+  const int64_t whole_begin =
+      std::clamp<int64_t>(phase_range(0, step, padding, target.sizes[4]).begin - q_begin, 0, q_count);
+  const int64_t whole_end = std::clamp<int64_t>(
+      phase_range(step - 1, step, padding, target.sizes[4]).end - q_begin, whole_begin, q_count);
+  const auto clipped = [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j)
+      for (int64_t phase = 0; phase < step; ++phase) {
+        const int64_t at = o_first + j * step + phase;
+        if (at >= o.begin && at < o.end) to[at] = sources[phase][j];
+      }
+  };
+  clipped(0, whole_begin);
+  for (int64_t phase = 0; phase < step; ++phase) sources[phase] += whole_begin;
+  kernels.interleave(sources, step, whole_end - whole_begin, to + o_first + whole_begin * step);
+  for (int64_t phase = 0; phase < step; ++phase) sources[phase] -= whole_begin;
+  clipped(whole_end, q_count);
+}
+
+template <class Compute>
+void Store<Compute>::rows(int64_t first_channel) const {
+  char* base = static_cast<char*>(target.data);
+  for (int64_t channel = 0; channel < tile.channels; ++channel)
+    for (int64_t n = 0; n < box.extent[0]; ++n)
+      for (int64_t depth = 0; depth < box.extent[1]; ++depth) {
+        const int64_t qd = box.begin[1] + depth;
+        const Range od = owned(stepping, 0, qd, 1, target.sizes[2]);
+        for (int64_t d = od.begin; d < od.end; ++d) {
+          const int depth_phase = slots.index(0, d + stepping.padding[0] - qd * stepping.step[0]);
+          for (int64_t height = 0; height < box.extent[2]; ++height) {
+            const int64_t qh = box.begin[2] + height;
+            const Range oh = owned(stepping, 1, qh, 1, target.sizes[3]);
+            const int64_t column =
+                n * tiling.column_stride(0) + depth * tiling.column_stride(1) + height * tiling.column_stride(2);
+            for (int64_t h = oh.begin; h < oh.end; ++h) {
+              const int height_phase = slots.index(1, h + stepping.padding[1] - qh * stepping.step[1]);
+              const int64_t offset = (box.begin[0] + n) * target.strides[0] +
+                                     (first_channel + channel) * target.strides[1] + d * target.strides[2] +
+                                     h * target.strides[3];
+              row(channel, {depth_phase, height_phase}, column, base + offset * element);
+            }
+          }
+        }
+      }
+}
+
+template <class Compute>
+void Store<Compute>::fill(int64_t first_channel) const {
+  // Owned positions in tensor order; the batch is a dimension like the others.
+  std::array<Range, 4> o;
+  for (int d = 0; d < 4; ++d) {
+    const int dim = tiling.dim[d];
+    o[dim] = dim == batch_dim ? Range{box.begin[d], box.begin[d] + box.extent[d]}
+                              : owned(stepping, dim - 1, box.begin[d], box.extent[d], target.sizes[dim + 1]);
+  }
+  with_storage<Compute>(target.dtype, [&](auto storage) {
+    using Storage = decltype(storage);
+    for (int64_t channel = 0; channel < tile.channels; ++channel) {
+      const Storage value = demote<Storage>(bias(channel));
+      Storage* to = static_cast<Storage*>(target.data) + (first_channel + channel) * target.strides[1];
+      for (int64_t n = o[0].begin; n < o[0].end; ++n)
+        for (int64_t d = o[1].begin; d < o[1].end; ++d)
+          for (int64_t h = o[2].begin; h < o[2].end; ++h)
+            for (int64_t w = o[3].begin; w < o[3].end; ++w)
+              to[n * target.strides[0] + d * target.strides[2] + h * target.strides[3] + w * target.strides[4]] =
+                  value;
+    }
+  });
+}
+
+template <class Compute>
+void Store<Compute>::phases(int64_t first_channel) const {
+  for (int d = 0; d < 3; ++d)
+    if (int64_t(slots.r(d).size()) < stepping.step[d]) {
+      fill(first_channel);
+      break;
+    }
+
+  std::array<int64_t, 5> stride, pitch;  // 0 to 3: tile dimensions, 4: channels
+  for (int d = 0; d < 4; ++d) {
+    const int dim = tiling.dim[d];
+    stride[d] = dim == batch_dim ? target.strides[0] : stepping.step[dim - 1] * target.strides[dim + 1];
+    pitch[d] = tiling.column_stride(d);
+  }
+  stride[4] = target.strides[1], pitch[4] = tile.row_pitch;
+  int dense = 4;
+  for (int d = 0; d < 3; ++d)
+    if (box.extent[d] > 1 && magnitude(stride[d]) < magnitude(stride[dense])) dense = d;
+
+  std::array<std::size_t, 3> i;
+  for (i[0] = 0; i[0] < slots.r(0).size(); ++i[0])
+    for (i[1] = 0; i[1] < slots.r(1).size(); ++i[1])
+      for (i[2] = 0; i[2] < slots.r(2).size(); ++i[2]) {
+        const Compute* from =
+            tile.sums + slots.slot(int(i[0]), int(i[1]), int(i[2])) * tile.channels * tile.row_pitch;
+        int64_t offset = first_channel * stride[4];
+        std::array<int64_t, 5> count;
+        count[4] = tile.channels;
+        bool any = true;
+        for (int d = 0; d < 4; ++d) {
+          const int dim = tiling.dim[d];
+          int64_t begin = box.begin[d], end = begin + box.extent[d];
+          if (dim != batch_dim) {
+            const int64_t r = slots.r(dim - 1)[i[std::size_t(dim - 1)]];
+            const Range q =
+                phase_range(r, stepping.step[dim - 1], stepping.padding[dim - 1], target.sizes[dim + 1]);
+            begin = std::max(begin, q.begin);
+            end = std::min(end, q.end);
+            offset += (begin * stepping.step[dim - 1] + r - stepping.padding[dim - 1]) * target.strides[dim + 1];
+          } else {
+            offset += begin * target.strides[0];
+          }
+          count[d] = end - begin;
+          any = any && begin < end;
+          from += (begin - box.begin[d]) * pitch[d];
+        }
+        if (!any) continue;
+        const int64_t dense_count = count[dense], row_count = count[3];
+        count[dense] = count[3] = 1;
+        std::array<int64_t, 5> e;
+        for (e[4] = 0; e[4] < count[4]; ++e[4])
+          for (e[0] = 0; e[0] < count[0]; ++e[0])
+            for (e[1] = 0; e[1] < count[1]; ++e[1])
+              for (e[2] = 0; e[2] < count[2]; ++e[2]) {
+                int64_t at = offset, column = 0;
+                for (int d : {0, 1, 2, 4}) {
+                  at += e[d] * stride[d];
+                  column += e[d] * pitch[d];
+                }
+                kernels.store_transposed(target.dtype, from + column, pitch[dense], row_count, dense_count,
+                                         static_cast<char*>(target.data) + at * element, stride[3], stride[dense]);
+              }
+      }
+}
+
+}  // namespace
+
+PhaseSlots::PhaseSlots(const Convolution& conv) {
+  for (const PhaseClass& c : conv.classes)
+    for (const TargetPhase& phase : c.phases)
+      for (int d = 0; d < 3; ++d) r_[d].push_back(phase.r[d]);
+  for (auto& r : r_) {
+    std::sort(r.begin(), r.end());
+    r.erase(std::unique(r.begin(), r.end()), r.end());
+  }
+  slots_.assign(r_[0].size() * r_[1].size() * r_[2].size(), -1);
+  int64_t slot = 0;
+  for (const PhaseClass& c : conv.classes)
+    for (const TargetPhase& phase : c.phases) {
+      const std::size_t depth = std::size_t(index(0, phase.r[0])), height = std::size_t(index(1, phase.r[1]));
+      slots_[(depth * r_[1].size() + height) * r_[2].size() + std::size_t(index(2, phase.r[2]))] = slot++;
+    }
+}
+
+int PhaseSlots::index(int d, int64_t r) const {
+  const auto found = std::lower_bound(r_[d].begin(), r_[d].end(), r);
+  return found != r_[d].end() && *found == r ? int(found - r_[d].begin()) : -1;
+}
+
+int64_t row_buffer_elements(const Stepping& stepping, const Tiling& tiling) {
+  return tiling.extent[3] * (std::min(stepping.step[2], largest_interleave) + 1);
+}
+
+template <class Compute>
+void store_box(const SumTile<Compute>& tile, const PhaseSlots& slots, const Stepping& stepping,
+               const Tiling& tiling, const Box& box, int64_t first_channel, const Tensor& target) {
+  const Store<Compute> store{tile, slots, stepping, tiling, box, target};
+  const bool contiguous_rows = tiling.dim[3] == 3 && (target.strides[4] == 1 || target.sizes[4] == 1) &&
+                               stepping.step[2] <= largest_interleave;
+  if (contiguous_rows)
+    store.rows(first_channel);
+  else
+    store.phases(first_channel);
+}
+
+template void store_box<float>(const SumTile<float>&, const PhaseSlots&, const Stepping&, const Tiling&,
+                               const Box&, int64_t, const Tensor&);
+template void store_box<double>(const SumTile<double>&, const PhaseSlots&, const Stepping&, const Tiling&,
+                                const Box&, int64_t, const Tensor&);
+
+}  // namespace tconv::cpu

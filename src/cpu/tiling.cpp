@@ -1,0 +1,107 @@
+#include "cpu/tiling.hpp"
+
+#include <algorithm>
+
+#include "cpu/packed_weight.hpp"
+
+namespace tconv::cpu {
+namespace {
+
+using std::int64_t;
+
+// Cycles, roughly, on a machine with two multiply-add units. Only their ratios matter.
+constexpr double cycles_per_multiply_add = 0.5;  // of a vector
+constexpr double contiguous_element = 0.2;       // moved between a tensor and a tile
+constexpr double transposed_element = 1.2;  // the same, where the tile's innermost dimension is not the tensor's
+constexpr double kernel_call = 30;
+
+/// Fills in everything that follows from order, extents and run_from.
+void lay_out(Tiling& t, const TileCosts& costs) {
+  int64_t pitch = 1;
+  for (int d = 3; d >= 0; --d) {
+    t.tiles[d] = ceil_div(t.count[d], t.extent[d]);
+    t.pitch[d] = pitch;
+    pitch *= t.extent[d] + t.reach[d];
+    if (d == t.run_from) pitch += costs.run_tail;
+  }
+  t.plane_elements = pitch;
+  t.run_count = 1;
+  for (int d = 0; d < t.run_from; ++d) t.run_count *= t.extent[d];
+  t.run_pitch = round_up(run_length(t, Box{.begin = {}, .extent = t.extent}), costs.lanes);
+}
+
+/// Extents of about `columns` positions, inner dimensions first, each dimension cut into equal parts.
+void choose_extents(Tiling& t, int64_t columns) {
+  for (int d = 3; d >= 0; --d) {
+    const int64_t parts = ceil_div(t.count[d], std::max<int64_t>(columns, 1));
+    t.extent[d] = ceil_div(t.count[d], parts);
+    columns /= t.extent[d];
+  }
+}
+
+double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& costs) {
+  double positions = 1, widened = 1, useful = 1;
+  for (int d = 0; d < 4; ++d) {
+    positions *= double(t.extent[d]);
+    widened *= double(t.extent[d] + t.reach[d]);
+    if (d < t.run_from) useful *= grid.useful_taps[t.dim[d]];
+  }
+  const int64_t vectors = t.run_pitch / costs.lanes;
+  const int64_t calls = ceil_div(vectors, costs.vectors);
+  // A narrow kernel loads as many weights as a wide one.
+  const double per_run =
+      (double(vectors) + 0.35 * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
+  const double moved =
+      t.dim[3] == batch_dim && grid.count[batch_dim] > 1 ? transposed_element : contiguous_element;
+  const double total = double(t.run_count) * (per_run + double(calls) * kernel_call) +
+                       moved * (widened * costs.source_elements + positions * costs.sum_elements);
+  return total / positions;
+}
+
+}  // namespace
+
+int64_t run_length(const Tiling& t, const Box& box) {
+  int64_t last = 0;
+  for (int d = t.run_from; d < 4; ++d) last += (box.extent[d] - 1) * t.pitch[d];
+  return last + 1;
+}
+
+Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
+  Tiling best;
+  for (const std::array<int, 4>& order : {std::array<int, 4>{0, 1, 2, 3}, std::array<int, 4>{1, 2, 3, 0}}) {
+    Tiling t;
+    t.dim = order;
+    for (int d = 0; d < 4; ++d) {
+      t.first[d] = grid.first[order[d]];
+      t.count[d] = grid.count[order[d]];
+      t.lowest_offset[d] = grid.lowest_offset[order[d]];
+      t.reach[d] = grid.highest_offset[order[d]] - grid.lowest_offset[order[d]];
+    }
+    for (t.run_from = 0; t.run_from < 4; ++t.run_from) {
+      for (int64_t columns = costs.wanted_columns;; columns /= 2) {
+        choose_extents(t, columns);
+        lay_out(t, costs);
+        const bool fits =
+            double(t.plane_elements) * costs.source_bytes_per_position <= double(costs.largest_source_bytes) &&
+            double(t.columns()) * costs.sum_bytes_per_position <= double(costs.largest_sum_bytes);
+        if ((fits && t.tile_count() >= costs.fewest_tiles) || columns <= costs.lanes) break;
+      }
+      t.cost = cost_per_position(t, grid, costs);
+      if (best.cost == 0 || t.cost < best.cost) best = t;
+    }
+  }
+  return best;
+}
+
+Box tile_box(const Tiling& t, int64_t index) {
+  Box box;
+  for (int d = 3; d >= 0; --d) {
+    const Span span = piece(t.count[d], t.tiles[d], index % t.tiles[d]);
+    index /= t.tiles[d];
+    box.begin[d] = t.first[d] + span.begin;
+    box.extent[d] = span.size();
+  }
+  return box;
+}
+
+}  // namespace tconv::cpu

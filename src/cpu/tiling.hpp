@@ -1,0 +1,87 @@
+// How a grid of positions is cut into tiles, and how a tile lies in memory.
+//
+// A grid has four dimensions: batch and the three spatial ones. A tile is a box of positions. Its source
+// plane is the box widened by the reach of the taps, so that a tap is a constant shift; its sums are stored
+// as runs of positions, each the flattened innermost dimensions of the box at the source's own pitch. The
+// columns between two rows of a flattened run are computed and thrown away; in return short rows still
+// make long runs. Dimensions outside the runs are looped over, and there taps that fall outside the source
+// are skipped rather than multiplied by zero.
+//
+// With the batch innermost, positions of different samples lie side by side: the way to fill vectors when
+// a sample has only a few positions.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tconv::cpu {
+
+constexpr int batch_dim = 0;  // tensor dimensions of a grid: 0 batch, 1 to 3 spatial
+
+/// The grid of a convolution, in tensor order: batch, depth, height, width.
+struct Grid {
+  std::array<std::int64_t, 4> first{};          // first q
+  std::array<std::int64_t, 4> count{};          // number of q
+  std::array<std::int64_t, 4> lowest_offset{};  // reach of the taps
+  std::array<std::int64_t, 4> highest_offset{};
+  std::array<double, 4> useful_taps{1, 1, 1, 1};  // share of (q, tap) pairs that meet a real source element
+};
+
+/// What one position of a tile costs, for choosing between tilings.
+struct TileCosts {
+  double multiply_adds = 0;    // per position, all rows and taps
+  double source_elements = 0;  // loaded per position of the widened tile
+  double sum_elements = 0;     // stored per position
+  std::int64_t lanes = 1;
+  std::int64_t vectors = 1;               // of the usual kernel
+  std::int64_t largest_source_bytes = 0;  // cache budgets of one tile
+  std::int64_t largest_sum_bytes = 0;
+  double source_bytes_per_position = 0;  // of the widened tile
+  double sum_bytes_per_position = 0;
+  std::int64_t wanted_columns = 512;
+  std::int64_t fewest_tiles = 1;  // cut at least so many tiles, for the sake of threads
+  std::int64_t run_tail = 0;      // source elements of padding behind each run
+};
+
+struct Tiling {
+  // All arrays are in tile order, innermost last.
+  std::array<int, 4> dim{0, 1, 2, 3};    // tensor dimension
+  std::array<std::int64_t, 4> first{};   // first q of the grid
+  std::array<std::int64_t, 4> count{};   // of the grid
+  std::array<std::int64_t, 4> extent{};  // positions of a full tile
+  std::array<std::int64_t, 4> tiles{};   // of the grid
+  std::array<std::int64_t, 4> lowest_offset{};
+  std::array<std::int64_t, 4> reach{};  // highest − lowest offset
+  std::array<std::int64_t, 4> pitch{};  // of a source plane
+  std::int64_t plane_elements = 0;
+  int run_from = 3;            // dimensions run_from … 3 are flattened into a run
+  std::int64_t run_pitch = 0;  // columns from one run to the next
+  std::int64_t run_count = 0;  // of a full tile
+  double cost = 0;
+
+  std::int64_t tile_count() const { return tiles[0] * tiles[1] * tiles[2] * tiles[3]; }
+  std::int64_t columns() const { return run_pitch * run_count; }
+  /// Columns of the sums from one position to the next in dimension d.
+  std::int64_t column_stride(int d) const {
+    if (d >= run_from) return pitch[d];
+    std::int64_t stride = run_pitch;
+    for (int inner = d + 1; inner < run_from; ++inner) stride *= extent[inner];
+    return stride;
+  }
+};
+
+/// A box of positions: one tile, clipped to the grid. Tile order.
+struct Box {
+  std::array<std::int64_t, 4> begin{};
+  std::array<std::int64_t, 4> extent{};
+};
+
+Tiling choose_tiling(const Grid& grid, const TileCosts& costs);
+
+/// Tile `index` of a tiling, innermost dimension fastest.
+Box tile_box(const Tiling& tiling, std::int64_t index);
+
+/// Positions of a run inside `box`, the thrown-away ones included.
+std::int64_t run_length(const Tiling& tiling, const Box& box);
+
+}  // namespace tconv::cpu
