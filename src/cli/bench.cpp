@@ -1,6 +1,8 @@
 // tconv bench: problems verified against the oracle, then timed and held against the machine's ceilings.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <random>
 
 #include "cli/bench_measure.hpp"
@@ -155,7 +157,7 @@ int execute(const BenchFlags& flags) {
   {
     Progress progress(1 + int(problems.size()) * progress_steps(settings));
     progress.step("measuring the machine's ceilings");
-    report.ceilings = measure_ceilings(*settings.executor, report.dtype);
+    report.ceilings = measure_ceilings(*settings.executor, report.dtype, std::min(1.0, settings.seconds));
     for (const Problem& problem : problems) try {
         for (Measurement& m : measure(problem, settings, report.ceilings, progress))
           report.measurements.push_back(std::move(m));

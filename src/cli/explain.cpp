@@ -1,6 +1,8 @@
 // tconv explain: how a layer works and what it must cost, before anything runs.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/command.hpp"
 #include "cli/explain_render.hpp"
 #include "cli/files.hpp"

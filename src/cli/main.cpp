@@ -1,6 +1,7 @@
 // tconv, the command-line tool: parses, calls the subcommand, turns errors into one line and an exit code.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 #include <vector>

@@ -1,6 +1,7 @@
 // tconv run: a layer on the user's own arrays.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "cli/command.hpp"
