@@ -32,9 +32,25 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   double positions = double(shape.batch);
   for (int d = 0; d < 3; ++d) {
     grid.count[d + 1] = shape.input[d];
-    grid.lowest_offset[d + 1] = mirror.lowest_offset[d];
-    grid.highest_offset[d + 1] = mirror.highest_offset[d];
     positions *= double(shape.input[d]);
+  }
+  // Taps that meet nothing at this shape have gradient zero. They are left out, so that the reach is bounded by
+  // the tensors, whatever the dilation.
+  Reach reach;
+  for (const SharedTap& tap : taps) {
+    bool meets = true;
+    for (int d = 0; d < 3; ++d) {
+      const Range g = phase_range(mirror.planes[std::size_t(tap.plane)][d], mirror.source.step[d],
+                                  mirror.source.padding[d], shape.output[d]);
+      meets =
+          meets && std::max<int64_t>(0, g.begin - tap.offset[d]) < std::min(shape.input[d], g.end - tap.offset[d]);
+    }
+    if (meets) reach.include(tap.offset);
+    tap_meets_.push_back(meets);
+  }
+  for (int d = 0; d < 3; ++d) {
+    grid.lowest_offset[d + 1] = reach.lowest[d];
+    grid.highest_offset[d + 1] = reach.highest[d];
   }
   multiply_adds_ = positions * double(weights());
 
@@ -58,12 +74,13 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
 
   x_pitch_ = spread_pitch(tiling_.plane_elements, element_bytes);
   g_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);
-  for (int d = 0; d < 4; ++d) x_origin_ -= tiling_.lowest_offset[d] * tiling_.pitch[d];
-  for (const SharedTap& tap : taps) {
-    int64_t offset = tap.plane * tiling_.plane_elements;
-    for (int d = 0; d < 4; ++d) {
+  x_tiling_ = tiling_;
+  x_tiling_.lowest_offset = {};
+  for (std::size_t t = 0; t < taps.size(); ++t) {
+    int64_t offset = taps[t].plane * tiling_.plane_elements;
+    for (int d = 0; d < 4 && tap_meets_[t]; ++d) {
       const int dim = tiling_.dim[d];
-      const int64_t shift = dim == batch_dim ? 0 : tap.offset[dim - 1];
+      const int64_t shift = dim == batch_dim ? 0 : taps[t].offset[dim - 1];
       offset += (shift - tiling_.lowest_offset[d]) * tiling_.pitch[d];
     }
     tap_offset_.push_back(offset);
@@ -92,7 +109,7 @@ template <class Compute>
 GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) const {
   const int64_t slack = dot_product_kernels<Compute>().lanes;
   Scratch<Compute> s;
-  s.x_elements = ceil_div(mirror_->row_channels, in_blocks_) * x_pitch_ + x_origin_ + slack;
+  s.x_elements = ceil_div(mirror_->row_channels, in_blocks_) * x_pitch_ + slack;
   s.g_elements = ceil_div(mirror_->sum_channels, out_blocks_) * g_pitch_ + slack;
   s.x = arena.take<Compute>(s.x_elements);
   s.g = arena.take<Compute>(s.g_elements);
@@ -112,6 +129,7 @@ std::size_t GradWeightBinding::workspace_bytes(int workers) const {
     using Compute = decltype(compute);
     Arena shared;
     shared.take<Compute>(chunks_ * weights());
+    shared.take<char>(0);  // where the workers begin
     return shared.bytes() + std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>();
   });
 }
@@ -149,7 +167,7 @@ void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t ou
       product.g[c - column.begin] = s.g + c / taps * g_pitch_ + tap_offset_[std::size_t(c % taps)];
     for (int64_t row_panel = 0; row_panel < row_panels; ++row_panel) {
       const Span row = piece(in_channels, row_panels, row_panel);
-      product.x = s.x + x_origin_ + row.begin * x_pitch_;
+      product.x = s.x + row.begin * x_pitch_;
       product.sums = partial + row.begin * product.row_pitch + column.begin;
       kernels.kernel[row.size()][column.size()](product);
     }
@@ -182,7 +200,7 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Co
     const Box box = tile_box(tiling_, tile);
     if (box.extent != last_extent) std::fill_n(s.x, s.x_elements, Compute(0));  // a smaller box leaves a rim
     last_extent = box.extent;
-    load_plane(PlaneView{&x, &plain, {0, 0, 0}}, tiling_, box, Fill::box_only,
+    load_plane(PlaneView{&x, &plain, {0, 0, 0}}, x_tiling_, box, Fill::box_only,
                group * mirror.row_channels + ins.begin, ins.size(), s.x, x_pitch_);
     for (std::size_t plane = 0; plane < mirror.planes.size(); ++plane)
       load_plane(PlaneView{&gy, &mirror.source, mirror.planes[plane]}, tiling_, box, Fill::widened,
@@ -216,12 +234,14 @@ void GradWeightBinding::run_in(const ConstTensor& x, const ConstTensor& gy, cons
     with_storage<Compute>(gw.dtype, [&](auto storage) {
       using Storage = decltype(storage);
       Storage* to = static_cast<Storage*>(gw.data) + channel * gw.strides[0];
-      for (int64_t out = 0; out < gw.sizes[1]; ++out)
+      for (int64_t out = 0; out < gw.sizes[1]; ++out) {
+        std::size_t tap = 0;
         for (int64_t d = 0; d < gw.sizes[2]; ++d)
           for (int64_t h = 0; h < gw.sizes[3]; ++h)
-            for (int64_t w = 0; w < gw.sizes[4]; ++w)
+            for (int64_t w = 0; w < gw.sizes[4]; ++w, ++tap, ++sums)
               to[out * gw.strides[1] + d * gw.strides[2] + h * gw.strides[3] + w * gw.strides[4]] =
-                  demote<Storage>(*sums++);
+                  demote<Storage>(tap_meets_[tap] ? *sums : Compute(0));
+      }
     });
   });
 }

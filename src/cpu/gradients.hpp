@@ -48,13 +48,14 @@ class GradWeightBinding {
   const Convolution* mirror_;
   bool wide_;
   Tiling tiling_;
+  Tiling x_tiling_;  // the same, but x is read where it is, not where the taps read gy
   std::int64_t in_blocks_ = 1;
   std::int64_t out_blocks_ = 1;
   std::int64_t chunks_ = 1;
   std::int64_t x_pitch_ = 0;              // between channels of the x tile
   std::int64_t g_pitch_ = 0;              // between channels of the gy tile
-  std::int64_t x_origin_ = 0;             // of the box inside the widened tile
   std::vector<std::int64_t> tap_offset_;  // [tap]: into the gy tile
+  std::vector<bool> tap_meets_;           // [tap]: whether any product of this shape uses it
   double multiply_adds_ = 0;
 };
 
