@@ -48,11 +48,13 @@ LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, 
     plan.valid_end[d] = end - q0;
     plan.all = plan.all && plan.valid(d) == plan.extent[d];
     const int tensor_dim = dim == batch_dim ? 0 : dim + 1;
+    const int64_t size = view.tensor->sizes[tensor_dim], stride = view.tensor->strides[tensor_dim];
     const int64_t step = dim == batch_dim ? 1 : view.stepping->step[dim - 1];
+    plan.stride[d] = stepped_stride(step, size, stride);
+    if (begin >= end) continue;
     const int64_t start =
         dim == batch_dim ? begin : begin * step + view.r[dim - 1] - view.stepping->padding[dim - 1];
-    plan.stride[d] = step * view.tensor->strides[tensor_dim];
-    plan.origin += start * view.tensor->strides[tensor_dim];
+    plan.origin += start * stride;
   }
   return plan;
 }
