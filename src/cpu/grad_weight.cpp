@@ -105,6 +105,13 @@ struct GradWeightBinding::Scratch {
   int64_t* runs;
 };
 
+/// Where the sums of chunk 0 and of the other chunks are, each [in channel][out channel][tap].
+template <class Compute>
+struct GradWeightBinding::Partials {
+  Compute* first;
+  Compute* rest;  // of chunk c at c · weights()
+};
+
 template <class Compute>
 GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) const {
   const int64_t slack = dot_product_kernels<Compute>().lanes;
@@ -175,7 +182,7 @@ void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t ou
 }
 
 template <class Compute>
-void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Compute* partials,
+void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, const Partials<Compute>& partials,
                                  const Scratch<Compute>& s, int64_t item) const {
   const Convolution& mirror = *mirror_;
   const int64_t taps = int64_t(tap_offset_.size());
@@ -185,8 +192,8 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Co
   item /= in_blocks_;
   const int64_t group = item % mirror.groups, chunk = item / mirror.groups;
   const int64_t row_pitch = mirror.sum_channels * taps;
-  Compute* partial =
-      partials + chunk * weights() + (group * mirror.row_channels + ins.begin) * row_pitch + outs.begin * taps;
+  Compute* partial = (chunk == 0 ? partials.first : partials.rest + chunk * weights()) +
+                     (group * mirror.row_channels + ins.begin) * row_pitch + outs.begin * taps;
 
   for (int64_t row = 0; row < ins.size(); ++row)
     std::fill_n(partial + row * row_pitch, outs.size() * taps, Compute(0));
@@ -210,11 +217,26 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Co
   }
 }
 
+namespace {
+
+bool is_dense(const Tensor& t) {
+  int64_t stride = 1;
+  for (int d = t.rank - 1; d >= 0; stride *= t.sizes[d--])
+    if (t.sizes[d] > 1 && t.strides[d] != stride) return false;
+  return true;
+}
+
+}  // namespace
+
 template <class Compute>
 void GradWeightBinding::run_in(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw,
                                const RunOptions& options, int workers) const {
   Arena arena(options.workspace);
-  Compute* partials = arena.take<Compute>(chunks_ * weights());
+  // Chunk 0 is summed in gw itself where gw looks like a chunk.
+  const bool in_place = is_dense(gw) && size_of(gw.dtype) == sizeof(Compute);
+  Partials<Compute> partials;
+  partials.rest = arena.take<Compute>(chunks_ * weights());
+  partials.first = in_place ? static_cast<Compute*>(gw.data) : partials.rest;
   char* scratch_memory = arena.take<char>(0);
   const std::size_t per_worker = scratch_bytes<Compute>();
   if (multiply_adds_ < serial_multiply_adds) workers = 1;
@@ -222,26 +244,30 @@ void GradWeightBinding::run_in(const ConstTensor& x, const ConstTensor& gy, cons
     Arena mine(scratch_memory + std::size_t(worker) * per_worker);
     run_item<Compute>(x, gy, partials, scratch<Compute>(mine), item);
   });
+  const bool all_meet = std::find(tap_meets_.begin(), tap_meets_.end(), false) == tap_meets_.end();
+  if (in_place && chunks_ == 1 && all_meet) return;
 
   // Add the chunks, one input channel at a time, and spread the sums over gw's own strides.
   const int64_t in_channels = gw.sizes[0], row = weights() / in_channels;
   share(options.executor, workers, in_channels, [&](int, int64_t channel) {
-    Compute* sums = partials + channel * row;
+    Compute* sums = partials.first + channel * row;
     for (int64_t chunk = 1; chunk < chunks_; ++chunk) {
-      const Compute* more = sums + chunk * weights();
+      const Compute* more = partials.rest + chunk * weights() + channel * row;
       for (int64_t i = 0; i < row; ++i) sums[i] += more[i];
     }
+    if (!all_meet)
+      for (int64_t i = 0; i < row; ++i)
+        if (!tap_meets_[std::size_t(i) % tap_meets_.size()]) sums[i] = 0;
+    if (in_place) return;
     with_storage<Compute>(gw.dtype, [&](auto storage) {
       using Storage = decltype(storage);
       Storage* to = static_cast<Storage*>(gw.data) + channel * gw.strides[0];
-      for (int64_t out = 0; out < gw.sizes[1]; ++out) {
-        std::size_t tap = 0;
+      for (int64_t out = 0; out < gw.sizes[1]; ++out)
         for (int64_t d = 0; d < gw.sizes[2]; ++d)
           for (int64_t h = 0; h < gw.sizes[3]; ++h)
-            for (int64_t w = 0; w < gw.sizes[4]; ++w, ++tap, ++sums)
+            for (int64_t w = 0; w < gw.sizes[4]; ++w)
               to[out * gw.strides[1] + d * gw.strides[2] + h * gw.strides[3] + w * gw.strides[4]] =
-                  demote<Storage>(tap_meets_[tap] ? *sums : Compute(0));
-      }
+                  demote<Storage>(*sums++);
     });
   });
 }

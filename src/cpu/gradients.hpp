@@ -29,6 +29,8 @@ class GradWeightBinding {
   template <class Compute>
   struct Scratch;
   template <class Compute>
+  struct Partials;
+  template <class Compute>
   Scratch<Compute> scratch(Arena& arena) const;
   template <class Compute>
   std::size_t scratch_bytes() const;
@@ -36,8 +38,8 @@ class GradWeightBinding {
   void run_in(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw, const RunOptions& options,
               int workers) const;
   template <class Compute>
-  void run_item(const ConstTensor& x, const ConstTensor& gy, Compute* partials, const Scratch<Compute>& scratch,
-                std::int64_t item) const;
+  void run_item(const ConstTensor& x, const ConstTensor& gy, const Partials<Compute>& partials,
+                const Scratch<Compute>& scratch, std::int64_t item) const;
   template <class Compute>
   void multiply(const Box& box, std::int64_t in_channels, std::int64_t out_channels, Compute* partial,
                 const Scratch<Compute>& scratch) const;

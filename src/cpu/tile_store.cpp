@@ -35,6 +35,8 @@ struct Store {
   const int64_t element = int64_t(size_of(target.dtype));
   const bool same_type = target.dtype == (sizeof(Compute) == 8 ? DType::f64 : DType::f32);
 
+  mutable int64_t filled_for = -1;  // the channel whose bias the row buffer holds
+
   Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
 
   /// Rows of the tensor that are contiguous, tile columns along the same dimension: interleave the phases.
@@ -70,7 +72,10 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
   };
   const std::vector<int64_t>& r = slots.r(2);
   const Compute* sources[largest_interleave];
-  if (int64_t(r.size()) < step) std::fill_n(filled, q_count, bias(channel));
+  if (int64_t(r.size()) < step && (filled_for < 0 || bias(filled_for) != bias(channel))) {
+    std::fill_n(filled, q_count, bias(channel));
+    filled_for = channel;
+  }
   std::fill_n(sources, step, filled);
   for (std::size_t i = 0; i < r.size(); ++i) sources[r[i]] = sums_of(int(i));
 
