@@ -40,6 +40,7 @@ _functorch_active = torch._C._are_functorch_transforms_active
 _autocast_enabled = torch._C._is_any_autocast_enabled
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 PLAIN = (Tensor, torch.nn.Parameter)
 """The types eager calls are made with; everything else is a subclass that wants to see the operators."""
@@ -126,7 +127,13 @@ class _ConvTranspose(Function):
         input, weight = ctx.saved_tensors
         needs_input, needs_weight, needs_bias, _ = ctx.needs_input_grad
         number = ctx.layer.number
-        if number is not None and type(gy) is Tensor and not _grad_enabled() and not needs_dispatcher():
+        if (
+            number is not None
+            and type(gy) is Tensor
+            and not _grad_enabled()
+            and not needs_dispatcher()
+            and not _is_batched(gy)  # by autograd.grad(…, is_grads_batched=True), which is not torch.func's vmap
+        ):
             return (*run_backward(gy, input, weight, needs_input, needs_weight, needs_bias, number), None)
         return (
             grad_input(gy, weight, ctx.layer) if needs_input else None,

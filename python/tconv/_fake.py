@@ -35,7 +35,8 @@ def _check_geometry(geometry: Sequence[int], groups: int) -> int:
     """Refuses parameters that no input makes valid; returns the dims."""
     _check(
         len(geometry) in (4, 8, 12),
-        f"geometry must hold stride, padding, output_padding and dilation of 1, 2 or 3 dimensions, but got {geometry}",
+        "geometry must hold stride, padding, output_padding and dilation of 1, 2 or 3 dimensions, but got "
+        f"{geometry}",
     )
     for stride, padding, output_padding, dilation in zip(*unpack(geometry), strict=True):
         _check(stride > 0, f"non-positive stride is not supported, but got stride={stride}")

@@ -17,17 +17,14 @@ Integers = int | Sequence[int]
 
 def _expanded(function: str, name: str, value: Integers, dims: int) -> list[int]:
     """``value`` once per dimension, or the refusal PyTorch has for it."""
-    if isinstance(value, (list, tuple, torch.Size)):
-        values = list(value)
-    else:
-        values = [value]
-    for item in values:
-        if isinstance(item, (bool, float, str)) or not hasattr(item, "__index__"):
-            raise TypeError(
-                f"{function}(): argument '{name}' must be tuple of ints, not {type(value).__name__}"
-            )
-    # Symbolic integers of torch.compile stay symbolic: asking them for their index would fix them.
-    values = [item if isinstance(item, (int, torch.SymInt)) else index(item) for item in values]
+    values = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
+    for position, item in enumerate(values):
+        # Symbolic integers of torch.compile stay symbolic: asking them for their index would fix them.
+        if isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool):
+            continue
+        if isinstance(item, bool) or not hasattr(item, "__index__"):
+            raise TypeError(f"{function}(): argument '{name}' must be tuple of ints, not {type(value).__name__}")
+        values[position] = index(item)
     if len(values) == 1:
         return values * dims
     if len(values) != dims:
@@ -104,11 +101,7 @@ def output_size(geometry: Sequence[int], input_size: Sequence[int], kernel: Sequ
     """Spatial size of the output."""
     stride, padding, output_padding, dilation = unpack(geometry)
     return [
-        (input_size[d] - 1) * stride[d]
-        - 2 * padding[d]
-        + dilation[d] * (kernel[d] - 1)
-        + output_padding[d]
-        + 1
+        (input_size[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + output_padding[d] + 1
         for d in range(len(stride))
     ]
 
@@ -117,8 +110,6 @@ def input_size(geometry: Sequence[int], output_size: Sequence[int], kernel: Sequ
     """Spatial size of the input: the inverse of :func:`output_size`."""
     stride, padding, output_padding, dilation = unpack(geometry)
     return [
-        (output_size[d] - 1 - output_padding[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1))
-        // stride[d]
-        + 1
+        (output_size[d] - 1 - output_padding[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1)) // stride[d] + 1
         for d in range(len(stride))
     ]

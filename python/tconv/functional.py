@@ -38,9 +38,7 @@ def conv_transpose1d(
     ``precision`` chooses how products of float32 tensors are formed on a GPU: ``"fp32"``, ``"tf32"``, or
     ``None`` to follow PyTorch's switches. On a CPU they are always formed in fp32.
     """
-    return _conv_transpose(
-        1, input, weight, bias, stride, padding, output_padding, groups, dilation, precision
-    )
+    return _conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation, precision)
 
 
 def conv_transpose2d(
@@ -56,9 +54,7 @@ def conv_transpose2d(
     precision: Precision | None = None,
 ) -> Tensor:
     """A transposed convolution over ``(N, C, H, W)`` or ``(C, H, W)``; see :func:`conv_transpose1d`."""
-    return _conv_transpose(
-        2, input, weight, bias, stride, padding, output_padding, groups, dilation, precision
-    )
+    return _conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation, precision)
 
 
 def conv_transpose3d(
@@ -74,9 +70,7 @@ def conv_transpose3d(
     precision: Precision | None = None,
 ) -> Tensor:
     """A transposed convolution over ``(N, C, D, H, W)`` or ``(C, D, H, W)``; see :func:`conv_transpose1d`."""
-    return _conv_transpose(
-        3, input, weight, bias, stride, padding, output_padding, groups, dilation, precision
-    )
+    return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation, precision)
 
 
 def _conv_transpose(
@@ -138,7 +132,7 @@ def _general_conv_transpose(
             f"input of size: {list(input.shape)}"
         )
     batched = input if rank == dims + 2 else input.unsqueeze(0)
-    if needs_dispatcher():
+    if input.is_meta or needs_dispatcher():
         layer = Layer(pack(dims, stride, padding, output_padding, dilation), groups, tf32)
     else:
         stride, padding, output_padding, dilation = map(_hashable, (stride, padding, output_padding, dilation))
@@ -160,9 +154,7 @@ def _check_types(dims: int, input: Any, weight: Any, bias: Any, groups: Any) -> 
                 f"not {type(value).__name__}"
             )
     if isinstance(groups, bool) or not isinstance(groups, (int, torch.SymInt)):
-        raise TypeError(
-            f"conv_transpose{dims}d(): argument 'groups' must be int, not {type(groups).__name__}"
-        )
+        raise TypeError(f"conv_transpose{dims}d(): argument 'groups' must be int, not {type(groups).__name__}")
     if "torch.distributed.tensor" in sys.modules:
         from . import _sharding  # noqa: F401  registers the rules DTensor needs
 
