@@ -152,6 +152,7 @@ int execute(const BenchFlags& flags) {
   BenchReport report;
   report.system = system_info();
   report.threads = settings.executor->concurrency();
+  report.seed = settings.seed;
   report.dtype = parse_dtype(flags.dtype);
   report.layout = parse_layout(flags.layout);
   {
