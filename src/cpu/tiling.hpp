@@ -29,9 +29,11 @@ struct Grid {
 
 /// What one position of a tile costs, for choosing between tilings.
 struct TileCosts {
-  double multiply_adds = 0;    // per position, all rows and taps
-  double source_elements = 0;  // loaded per position of the widened tile
-  double sum_elements = 0;     // stored per position
+  double multiply_adds = 0;        // per position, all rows and taps
+  double source_elements = 0;      // loaded per position of the widened tile
+  double sum_elements = 0;         // stored per position
+  bool source_is_strided = false;  // neighbours along the width are not neighbours in the tensor
+  bool sums_are_strided = false;
   std::int64_t lanes = 1;
   std::int64_t vectors = 1;               // of the usual kernel
   std::int64_t largest_source_bytes = 0;  // cache budgets of one tile
