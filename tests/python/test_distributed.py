@@ -1,8 +1,9 @@
 """Two real processes over gloo: DistributedDataParallel, FSDP2 and DTensor's sharding rules."""
 
-import distributed_worker
 import pytest
 import torch.multiprocessing as multiprocessing
+
+import distributed_worker
 
 
 @pytest.fixture(scope="module")
