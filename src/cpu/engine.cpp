@@ -6,7 +6,6 @@
 #include "cpu/convolve.hpp"
 #include "cpu/gradients.hpp"
 #include "cpu/kernels/rows.hpp"
-#include "cpu/machine.hpp"
 
 namespace tconv::cpu {
 namespace {
@@ -133,7 +132,6 @@ class CpuPlan final : public EnginePlan {
 }  // namespace
 
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer) {
-  obey_isa_limit();
   int64_t taps = 1;
   for (int d = 0; d < layer.dims; ++d) {
     taps = layer.kernel[d] <= most_taps ? taps * layer.kernel[d] : most_taps + 1;
@@ -145,7 +143,6 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer) {
 }
 
 std::string instruction_set() {
-  obey_isa_limit();
   return instruction_set_name();
 }
 
