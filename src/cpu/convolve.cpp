@@ -32,13 +32,14 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const int64_t element_bytes = plan.wide ? 8 : 4;
 
   Grid grid;
-  grid.count[batch_dim] = batch;
+  grid.count[batch_dim] = grid.real[batch_dim] = batch;
   double positions = double(batch);
   int64_t targets_per_position = 1;
   for (int d = 0; d < 3; ++d) {
     const int64_t step = conv.target.step[d], padding = conv.target.padding[d];
     grid.first[d + 1] = padding / step;
     grid.count[d + 1] = (target_size[d] - 1 + padding) / step - grid.first[d + 1] + 1;
+    grid.real[d + 1] = ceil_div(source_size[d], conv.source.step[d]);
     positions *= double(grid.count[d + 1]);
     targets_per_position *= std::min(step, target_size[d]);
   }
@@ -89,13 +90,15 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   costs.multiply_adds = double(row_channels * conv.tap_count()) * double(conv.sum_channels);
   costs.source_elements = double(conv.sum_channels * planes);
   costs.sum_elements = double(row_channels * targets_per_position);
+  costs.sum_rows = costs.sum_elements / double(std::min(conv.target.step[2], target_size[2]));
   costs.source_is_strided = conv.source.step[2] > 1;
   costs.sums_are_strided = conv.target.step[2] > 1;
-  costs.largest_source_bytes = costs.largest_sum_bytes = second_level_cache() / 4;
+  costs.largest_source_bytes = second_level_cache() / 4;
+  costs.largest_sum_bytes = second_level_cache() * 3 / 8;
   costs.source_bytes_per_position = double(sum_channels * planes * element_bytes);
   costs.sum_bytes_per_position = double(rows * element_bytes);
   costs.wanted_columns = 1024;
-  constexpr int64_t wanted_items = 32;  // enough for a few threads to share evenly
+  const int64_t wanted_items = 4 * processors();  // enough for all threads to share evenly
   costs.fewest_tiles = multiply_adds_ < 16 * serial_multiply_adds ? 1 : ceil_div(wanted_items, item_kinds);
   tiling_ = choose_tiling(grid, costs);
   channel_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);

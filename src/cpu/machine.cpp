@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "cpu/kernels/simd.hpp"
 #include "tconv/tconv.hpp"
@@ -31,6 +32,11 @@ void obey_isa_limit() {
     return true;
   }();
   static_cast<void>(done);
+}
+
+int processors() {
+  static const int count = std::max(1, int(std::thread::hardware_concurrency()));
+  return count;
 }
 
 std::int64_t second_level_cache() {

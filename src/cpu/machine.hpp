@@ -12,4 +12,7 @@ void obey_isa_limit();
 /// Bytes of second-level cache of one core; tiles are sized after it.
 std::int64_t second_level_cache();
 
+/// Processors of the machine, at least one. Tilings are cut for so many; results do not depend on it.
+int processors();
+
 }  // namespace tconv::cpu

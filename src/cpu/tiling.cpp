@@ -14,6 +14,7 @@ constexpr double cycles_per_multiply_add = 0.5;  // of a vector
 constexpr double contiguous_element = 0.5;       // moved between a tensor and a tile
 constexpr double transposed_element = 1.0;  // the same, where the tile's innermost dimension is not the tensor's
 constexpr double scattered_element = 2.0;   // the same, and too far apart for vectors
+constexpr double row_start = 40;            // a row of a tensor begins on a line, and often a page, of its own
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -43,10 +44,13 @@ void choose_extents(Tiling& t, int64_t columns, int64_t longest_row) {
 }
 
 double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& costs) {
+  const auto real_extent = [&](int d) {
+    return std::min(t.extent[d] + t.reach[d], grid.real[std::size_t(t.dim[d])]);
+  };
   double positions = 1, widened = 1, useful = 1;
   for (int d = 0; d < 4; ++d) {
     positions *= double(t.extent[d]);
-    widened *= double(t.extent[d] + t.reach[d]);
+    widened *= double(real_extent(d));
     if (d < t.run_from) useful *= grid.useful_taps[t.dim[d]];
   }
   const int64_t vectors = t.run_pitch / costs.lanes;
@@ -59,9 +63,14 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
     if (!transposed) return contiguous_element;
     return strided || t.extent[3] < 4 ? scattered_element : transposed_element;
   };
+  // Rows of the tensors run along the width, wherever the tile has it.
+  const int width = transposed ? 2 : 3;
+  const double source_rows = widened / double(real_extent(width)) * costs.source_elements;
+  const double sum_rows = positions / double(t.extent[width]) * costs.sum_rows;
   const double total = double(t.run_count) * (per_run + double(calls) * kernel_call) +
                        widened * costs.source_elements * moved(costs.source_is_strided) +
-                       positions * costs.sum_elements * moved(costs.sums_are_strided);
+                       positions * costs.sum_elements * moved(costs.sums_are_strided) +
+                       row_start * (source_rows + sum_rows);
   return total / positions;
 }
 

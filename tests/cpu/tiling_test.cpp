@@ -15,7 +15,7 @@ Grid random_grid(testing_support::Random& random) {
   Grid grid;
   for (int d = 0; d < 4; ++d) {
     grid.first[d] = random.integer(0, 3);
-    grid.count[d] = random.integer(1, d == 3 ? 40 : 6);
+    grid.count[d] = grid.real[d] = random.integer(1, d == 3 ? 40 : 6);
     if (d > 0) {
       grid.lowest_offset[d] = random.integer(-4, 2);
       grid.highest_offset[d] = grid.lowest_offset[d] + random.integer(0, 5);
@@ -99,7 +99,7 @@ TEST(Tiling, EveryPositionHasItsOwnColumnAndRoomInThePlane) {
 
 TEST(Tiling, PutsTheBatchInsideWhereASampleHasOnePosition) {
   Grid grid;
-  grid.count = {128, 1, 1, 1};
+  grid.count = grid.real = {128, 1, 1, 1};
   TileCosts costs;
   costs.multiply_adds = 1e5;
   costs.source_elements = costs.sum_elements = 100;
