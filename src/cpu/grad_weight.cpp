@@ -61,7 +61,7 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   costs.multiply_adds = double(in_channels * out_channels) * double(taps.size());
   costs.source_elements = double(in_channels + out_channels * planes);
   costs.source_is_strided = mirror.source.step[2] > 1;
-  costs.largest_source_bytes = budget;
+  costs.cache_bytes = budget;
   costs.source_bytes_per_position = costs.source_elements * double(element_bytes);
   costs.wanted_columns = wanted_positions;
   costs.run_tail = costs.lanes;

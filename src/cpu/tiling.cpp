@@ -99,9 +99,9 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
         for (int64_t columns = costs.wanted_columns;; columns /= 2) {
           choose_extents(t, columns, longest_row);
           lay_out(t, costs);
-          const bool fits =
-              double(t.plane_elements) * costs.source_bytes_per_position <= double(costs.largest_source_bytes) &&
-              double(t.columns()) * costs.sum_bytes_per_position <= double(costs.largest_sum_bytes);
+          const double bytes = double(t.plane_elements) * costs.source_bytes_per_position +
+                               double(t.columns()) * costs.sum_bytes_per_position;
+          const bool fits = bytes <= double(costs.cache_bytes);
           // Threads want many tiles; below a few registers' width, a tile costs more than an idle thread.
           const bool enough = t.tile_count() >= costs.fewest_tiles || columns <= 8 * costs.lanes;
           if ((fits && enough) || columns <= costs.lanes) break;

@@ -37,9 +37,8 @@ struct TileCosts {
   bool source_is_strided = false;  // neighbours along the width are not neighbours in the tensor
   bool sums_are_strided = false;
   std::int64_t lanes = 1;
-  std::int64_t vectors = 1;               // of the usual kernel
-  std::int64_t largest_source_bytes = 0;  // cache budgets of one tile
-  std::int64_t largest_sum_bytes = 0;
+  std::int64_t vectors = 1;              // of the usual kernel
+  std::int64_t cache_bytes = 0;          // for the source and the sums of one tile
   double source_bytes_per_position = 0;  // of the widened tile
   double sum_bytes_per_position = 0;
   std::int64_t wanted_columns = 512;

@@ -32,7 +32,7 @@ TileCosts random_costs(testing_support::Random& random) {
   costs.sum_elements = double(random.integer(1, 1000));
   costs.lanes = random.pick({1, 4, 8, 16});
   costs.vectors = random.integer(1, 8);
-  costs.largest_source_bytes = costs.largest_sum_bytes = random.integer(1000, 1000000);
+  costs.cache_bytes = random.integer(1000, 1000000);
   costs.source_bytes_per_position = 4 * costs.source_elements;
   costs.sum_bytes_per_position = 4 * costs.sum_elements;
   costs.wanted_columns = random.integer(1, 600);
@@ -105,7 +105,7 @@ TEST(Tiling, PutsTheBatchInsideWhereASampleHasOnePosition) {
   costs.source_elements = costs.sum_elements = 100;
   costs.lanes = 16;
   costs.vectors = 3;
-  costs.largest_source_bytes = costs.largest_sum_bytes = 1 << 20;
+  costs.cache_bytes = 1 << 20;
   costs.source_bytes_per_position = costs.sum_bytes_per_position = 400;
   const Tiling tiling = choose_tiling(grid, costs);
   EXPECT_GE(run_length(tiling, tile_box(tiling, 0)), 128);
