@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "cpu/kernels/rows.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once per instruction set.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -191,6 +192,21 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
 }
 
 template <class Compute>
+void StreamRow(const Compute* HWY_RESTRICT row, std::int64_t count, Compute* HWY_RESTRICT target) {
+  const hn::ScalableTag<Compute> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  const std::int64_t misaligned = std::int64_t(reinterpret_cast<std::uintptr_t>(target) / sizeof(Compute)) % lanes;
+  std::int64_t j = 0;
+  for (const std::int64_t head = HWY_MIN(count, (lanes - misaligned) % lanes); j < head; ++j) target[j] = row[j];
+  for (; j + lanes <= count; j += lanes) hn::Stream(hn::LoadU(d, row + j), d, target + j);
+  for (; j < count; ++j) target[j] = row[j];
+}
+
+void Fence() {
+  hwy::FlushStream();
+}
+
+template <class Compute>
 void StoreTransposed(DType dtype, const Compute* tile, std::int64_t tile_pitch, std::int64_t count_a,
                      std::int64_t count_b, void* target, std::int64_t stride_a, std::int64_t stride_b) {
   with_storage<Compute>(dtype, [&](auto storage) {
@@ -275,6 +291,8 @@ RowKernels<Compute> MakeTable() {
           .load_rows = &LoadRows<Compute>,
           .load_transposed = &LoadTransposed<Compute>,
           .store = &Store<Compute>,
+          .stream = &StreamRow<Compute>,
+          .fence = &Fence,
           .store_transposed = &StoreTransposed<Compute>,
           .interleave = &Interleave<Compute>,
           .sum = &Sum<Compute>};
