@@ -179,7 +179,7 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
     Storage* HWY_RESTRICT to = static_cast<Storage*>(target);
     std::int64_t j = 0;
     if constexpr (std::is_same_v<Compute, Storage>) {
-      std::memcpy(to, row, std::size_t(count) * sizeof(Compute));
+      if (count > 0) std::memcpy(to, row, std::size_t(count) * sizeof(Compute));
       return;
     } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
       const hn::ScalableTag<float> d;
@@ -245,7 +245,7 @@ template <class Compute>
 void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target) {
   switch (step) {
     case 1:
-      std::memcpy(target, rows[0], std::size_t(count) * sizeof(Compute));
+      if (count > 0) std::memcpy(target, rows[0], std::size_t(count) * sizeof(Compute));
       return;
     case 2:
       return InterleaveVector<2>(rows, count, target);
