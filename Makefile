@@ -3,6 +3,7 @@
 #
 #   make run      build, then verify and time the four mission layers on this machine
 #   make test     build, then run all tests, those of the PyTorch front end in a virtual environment
+#   make bench-cpu  time tconv beside PyTorch on this machine's CPU, all problems, with a table, JSON and a plot
 #   make install  build, then install (PREFIX=/usr/local)
 #   make format   lay out the sources with clang-format
 
@@ -15,7 +16,7 @@ CTEST_FLAGS ?=
 packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
 sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc')
 
-.PHONY: all run test build install packages format check-format check-python check-address check-thread clean
+.PHONY: all run test bench-cpu build install packages format check-format check-python check-address check-thread clean
 .DEFAULT_GOAL := all
 all: build
 
@@ -32,6 +33,12 @@ run: build
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
 	@WERROR=$(WERROR) scripts/test-pytorch.sh
+
+bench-cpu: packages
+	@scripts/python-environment.sh
+	@.venv/bin/python -m pip --disable-pip-version-check --quiet install matplotlib
+	@.venv/bin/python bench/cpu.py --json bench/results/cpu.json
+	@.venv/bin/python bench/plot.py bench/results/cpu.json docs/images/cpu.svg
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
