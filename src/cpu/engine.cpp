@@ -76,7 +76,7 @@ class CpuBinding final : public EngineBinding {
       case Pass::grad_input:
         return "outer_product:" + tile(grad_input_.tiling());
       case Pass::grad_weight:
-        return "dot_product:" + tile(grad_weight_.tiling());
+        return (grad_weight_.outer() ? "outer_product:" : "dot_product:") + tile(grad_weight_.tiling());
       default:
         return "row_sum";
     }

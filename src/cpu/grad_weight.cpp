@@ -4,6 +4,7 @@
 #include "cpu/convert.hpp"
 #include "cpu/gradients.hpp"
 #include "cpu/kernels/dot_product.hpp"
+#include "cpu/kernels/outer_product.hpp"
 #include "cpu/machine.hpp"
 #include "cpu/packed_weight.hpp"
 
@@ -18,14 +19,23 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   const int64_t planes = int64_t(mirror.planes.size());
 
   // Blocks of channels whose tiles fit the second-level cache at a thousand positions: a long run pays for
-  // adding up the lanes at its end.
-  constexpr int64_t wanted_positions = 1024;
+  // adding up the lanes at its end. Where the channels are too many for that, tiles would be loaded again and
+  // again; outer products do with far fewer positions.
+  int64_t wanted_positions = 1024;
   const int64_t budget = second_level_cache() / 2;
   const int64_t channel_rows = std::max<int64_t>(8, budget / (wanted_positions * element_bytes));
   in_blocks_ = ceil_div(mirror.row_channels, std::max<int64_t>(4, channel_rows / 3));
   out_blocks_ = ceil_div(mirror.sum_channels, std::max<int64_t>(1, channel_rows * 2 / 3 / planes));
+  const int64_t lanes = wide_ ? dot_product_kernels<double>().lanes : dot_product_kernels<float>().lanes;
+  outer_ = in_blocks_ * out_blocks_ > 1 && mirror.sum_channels >= 2 * lanes && mirror.row_channels >= 8;
+  if (outer_) {
+    wanted_positions = 256;
+    in_blocks_ = ceil_div(mirror.row_channels, 256);
+    out_blocks_ = ceil_div(mirror.sum_channels, std::clamp<int64_t>(512 / planes, 2 * lanes, 128));
+  }
   const int64_t in_channels = ceil_div(mirror.row_channels, in_blocks_);
   const int64_t out_channels = ceil_div(mirror.sum_channels, out_blocks_);
+  out_pitch_ = round_up(out_channels, lanes);
 
   Grid grid;
   grid.count[batch_dim] = grid.real[batch_dim] = shape.batch;
@@ -56,13 +66,13 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   multiply_adds_ = positions * double(weights());
 
   TileCosts costs;
-  costs.lanes = wide_ ? dot_product_kernels<double>().lanes : dot_product_kernels<float>().lanes;
+  costs.lanes = lanes;
   costs.vectors = wanted_positions;  // a run is one call, however long
   costs.multiply_adds = double(in_channels * out_channels) * double(taps.size());
   costs.source_elements = double(in_channels + out_channels * planes);
   costs.source_is_strided = mirror.source.step[2] > 1;
-  costs.cache_bytes = budget;
-  costs.source_bytes_per_position = costs.source_elements * double(element_bytes);
+  costs.cache_bytes = outer_ ? budget * 3 / 2 : budget;
+  costs.source_bytes_per_position = costs.source_elements * double(element_bytes) * (outer_ ? 2 : 1);
   costs.wanted_columns = wanted_positions;
   costs.run_tail = costs.lanes;
   tiling_ = choose_tiling(grid, costs);
@@ -105,6 +115,10 @@ struct GradWeightBinding::Scratch {
   int64_t x_elements;
   int64_t g_elements;
   int64_t* runs;
+  // Of outer products: [panel][position][row], [plane][position][out channel], [tap][in channel][out channel].
+  Compute* x_columns;
+  Compute* g_rows;
+  Compute* sums;
 };
 
 /// Where the sums of chunk 0 and of the other chunks are, each [in channel][out channel][tap].
@@ -117,12 +131,17 @@ struct GradWeightBinding::Partials {
 template <class Compute>
 GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) const {
   const int64_t slack = dot_product_kernels<Compute>().lanes;
-  Scratch<Compute> s;
+  Scratch<Compute> s{};
   s.x_elements = ceil_div(mirror_->row_channels, in_blocks_) * x_pitch_ + slack;
   s.g_elements = ceil_div(mirror_->sum_channels, out_blocks_) * g_pitch_ + slack;
   s.x = arena.take<Compute>(s.x_elements);
   s.g = arena.take<Compute>(s.g_elements);
   s.runs = arena.take<int64_t>(tiling_.run_count);
+  if (outer_) {
+    s.x_columns = arena.take<Compute>(ceil_div(mirror_->row_channels, in_blocks_) * tiling_.plane_elements);
+    s.g_rows = arena.take<Compute>(g_rows_elements());
+    s.sums = arena.take<Compute>(sums_elements());
+  }
   return s;
 }
 
@@ -143,6 +162,21 @@ std::size_t GradWeightBinding::workspace_bytes(int workers) const {
   });
 }
 
+int64_t GradWeightBinding::list_runs(const Box& box, int64_t* runs) const {
+  std::array<int64_t, 3> outer{1, 1, 1};
+  for (int d = 0; d < tiling_.run_from; ++d) outer[d] = box.extent[d];
+  int64_t count = 0;
+  std::array<int64_t, 3> e;
+  for (e[0] = 0; e[0] < outer[0]; ++e[0])
+    for (e[1] = 0; e[1] < outer[1]; ++e[1])
+      for (e[2] = 0; e[2] < outer[2]; ++e[2]) {
+        int64_t& start = runs[count++];
+        start = 0;
+        for (int d = 0; d < tiling_.run_from; ++d) start += e[d] * tiling_.pitch[d];
+      }
+  return count;
+}
+
 template <class Compute>
 void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t out_channels, Compute* partial,
                                  const Scratch<Compute>& s) const {
@@ -154,17 +188,7 @@ void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t ou
   product.run_length = round_up(run_length(tiling_, box), kernels.lanes);
   product.row_pitch = mirror_->sum_channels * taps;
 
-  std::array<int64_t, 3> outer{1, 1, 1};
-  for (int d = 0; d < tiling_.run_from; ++d) outer[d] = box.extent[d];
-  product.run_count = 0;
-  std::array<int64_t, 3> e;
-  for (e[0] = 0; e[0] < outer[0]; ++e[0])
-    for (e[1] = 0; e[1] < outer[1]; ++e[1])
-      for (e[2] = 0; e[2] < outer[2]; ++e[2]) {
-        int64_t& start = s.runs[product.run_count++];
-        start = 0;
-        for (int d = 0; d < tiling_.run_from; ++d) start += e[d] * tiling_.pitch[d];
-      }
+  product.run_count = list_runs(box, s.runs);
 
   // Columns of gy stay in the first-level cache while all rows of x pass by.
   const int64_t columns = out_channels * taps;
@@ -181,6 +205,52 @@ void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t ou
       kernels.kernel[row.size()][column.size()](product);
     }
   }
+}
+
+template <class Compute>
+void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int64_t out_channels,
+                                       const Scratch<Compute>& s) const {
+  const auto& kernels = outer_product_kernels<Compute>();
+  const RowKernels<Compute>& rows = row_kernels<Compute>();
+  const DType dtype = wide_ ? DType::f64 : DType::f32;
+  const int64_t positions = tiling_.plane_elements, planes = int64_t(mirror_->planes.size());
+  const int64_t panels = ceil_div(in_channels, kernels.rows);
+  for (int64_t p = 0; p < panels; ++p) {
+    const Span panel = piece(in_channels, panels, p);
+    rows.load_transposed(dtype, s.x + panel.begin * x_pitch_, x_pitch_, 1, panel.size(), positions,
+                         s.x_columns + panel.begin * positions, panel.size());
+  }
+  for (int64_t plane = 0; plane < planes; ++plane)
+    rows.load_transposed(dtype, s.g + plane * positions, g_pitch_, 1, out_channels, positions,
+                         s.g_rows + plane * positions * out_pitch_, out_pitch_);
+
+  // Positions take the place of channels, and output channels the place of positions.
+  const TapOffset here{.source = 0, .index = 0};
+  OuterProduct<Compute> product;
+  product.channel_stride = out_pitch_;
+  product.channels = run_length(tiling_, box);
+  product.taps = &here;
+  product.tap_count = 1;
+  product.row_pitch = out_pitch_;
+  product.start = nullptr;
+  const int64_t runs = list_runs(box, s.runs);
+  const int64_t vectors = ceil_div(out_channels, kernels.lanes);
+  const int64_t strips = ceil_div(vectors, kernels.widest[ceil_div(in_channels, panels)]);
+  for (std::size_t tap = 0; tap < tap_offset_.size(); ++tap)
+    for (int64_t strip = 0; strip < strips; ++strip) {
+      const Span columns = piece(vectors, strips, strip);
+      for (int64_t p = 0; p < panels; ++p) {
+        const Span panel = piece(in_channels, panels, p);
+        product.sums =
+            s.sums + (int64_t(tap) * in_channels + panel.begin) * out_pitch_ + columns.begin * kernels.lanes;
+        for (int64_t run = 0; run < runs; ++run) {
+          product.weight = s.x_columns + panel.begin * positions + s.runs[run] * panel.size();
+          product.source =
+              s.g_rows + (tap_offset_[tap] + s.runs[run]) * out_pitch_ + columns.begin * kernels.lanes;
+          kernels.kernel[panel.size()][columns.size()](product);
+        }
+      }
+    }
 }
 
 template <class Compute>
@@ -202,6 +272,10 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, co
   // Vectors at the end of a run read past it: x must be zero there, and gy a number.
   std::fill_n(s.x, s.x_elements, Compute(0));
   std::fill_n(s.g, s.g_elements, Compute(0));
+  if (outer_) {
+    std::fill_n(s.g_rows, g_rows_elements(), Compute(0));
+    std::fill_n(s.sums, sums_elements(), Compute(0));
+  }
   const Stepping plain;
   std::array<int64_t, 4> last_extent = tiling_.extent;
   const Span tiles = piece(tiling_.tile_count(), chunks_, chunk);
@@ -215,8 +289,16 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, co
       load_plane(PlaneView{&gy, &mirror.source, mirror.planes[plane]}, tiling_, box, Fill::widened,
                  group * mirror.sum_channels + outs.begin, outs.size(),
                  s.g + int64_t(plane) * tiling_.plane_elements, g_pitch_);
-    multiply(box, ins.size(), outs.size(), partial, s);
+    if (outer_)
+      multiply_outer(box, ins.size(), outs.size(), s);
+    else
+      multiply(box, ins.size(), outs.size(), partial, s);
   }
+  if (outer_)  // [tap][in][out] to [in][out][tap]
+    for (int64_t in = 0; in < ins.size(); ++in)
+      row_kernels<Compute>().load_transposed(wide_ ? DType::f64 : DType::f32, s.sums + in * out_pitch_,
+                                             ins.size() * out_pitch_, 1, taps, outs.size(),
+                                             partial + in * row_pitch, taps);
 }
 
 namespace {

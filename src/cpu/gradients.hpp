@@ -24,6 +24,7 @@ class GradWeightBinding {
   void run(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw, const RunOptions& options,
            int workers) const;
   const Tiling& tiling() const { return tiling_; }
+  bool outer() const { return outer_; }
 
  private:
   template <class Compute>
@@ -44,8 +45,21 @@ class GradWeightBinding {
   void multiply(const Box& box, std::int64_t in_channels, std::int64_t out_channels, Compute* partial,
                 const Scratch<Compute>& scratch) const;
 
+  /// The same through outer products, into scratch.sums.
+  template <class Compute>
+  void multiply_outer(const Box& box, std::int64_t in_channels, std::int64_t out_channels,
+                      const Scratch<Compute>& scratch) const;
+
+  /// Offsets of the runs of a box, the same in x and gy; returns how many.
+  std::int64_t list_runs(const Box& box, std::int64_t* runs) const;
   std::int64_t items() const;
   std::int64_t weights() const;
+  std::int64_t g_rows_elements() const {
+    return std::int64_t(mirror_->planes.size()) * tiling_.plane_elements * out_pitch_;
+  }
+  std::int64_t sums_elements() const {
+    return std::int64_t(tap_offset_.size()) * ((mirror_->row_channels + in_blocks_ - 1) / in_blocks_) * out_pitch_;
+  }
 
   const Convolution* mirror_;
   bool wide_;
@@ -54,6 +68,8 @@ class GradWeightBinding {
   std::int64_t in_blocks_ = 1;
   std::int64_t out_blocks_ = 1;
   std::int64_t chunks_ = 1;
+  bool outer_ = false;                    // outer products rather than dot products
+  std::int64_t out_pitch_ = 0;            // of the tiles of outer products
   std::int64_t x_pitch_ = 0;              // between channels of the x tile
   std::int64_t g_pitch_ = 0;              // between channels of the gy tile
   std::vector<std::int64_t> tap_offset_;  // [tap]: into the gy tile
