@@ -1,0 +1,130 @@
+// The configuration of the implicit-GEMM kernels, and every size that follows from it.
+//
+// Host and device compile this file: the planner fills a GemmConfig and asks how much shared memory it
+// takes, the generated source carries the same values, and the kernels take them as one template
+// argument. Batch and lengths are not in it. (NVRTC compiles with --device-as-default-execution-space.)
+#pragma once
+
+namespace tconv::device {
+
+/// One integer per spatial dimension, [depth, height, width].
+struct Int3 {
+  int d, h, w;
+  constexpr bool operator==(const Int3&) const = default;
+};
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+constexpr int max_of(int a, int b) { return a > b ? a : b; }
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
+constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
+
+/// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
+/// warp read four rows of eight words from 32 different banks.
+constexpr int pad_to_bank(int value, int residue) {
+  return value + ((residue - value) % 32 + 32) % 32;
+}
+
+enum class Math { fp32, tf32, f16, bf16 };
+
+struct GemmConfig {
+  // The layer.
+  Math math;
+  int groups, group_in, group_out;
+  Int3 kernel, stride, padding, dilation;
+  Int3 first_position;  // the smallest q that has an output
+  Int3 reach;           // the largest shift
+
+  // Memory.
+  bool x_channels_last;
+  bool y_rows;   // outputs of a row are contiguous: store whole runs
+  int x_vector;  // words a copy of x moves; 0: one 16-bit element
+
+  // Row blocks, see RowPlan.
+  int types, channel_blocks, channels_per_block;
+  bool phase_major;       // a row tile holds one phase of 16 channels
+  int width_phases;       // phases along the width that have taps
+  int stage_group_tiles;  // row tiles that hold complete lines
+  int stage_group_lines;
+  bool masked;  // some row tiles skip some steps
+
+  // The tile.
+  Int3 box;  // columns
+  int warps_m, warps_n, tiles_m, tiles_n;
+  int chunk_words;  // channel words of an x tile: 4, or octets of 8
+  int steps_per_slab;
+  int stages, x_stages;
+  int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
+  int blocks_per_sm;
+
+  constexpr bool operator==(const GemmConfig&) const = default;
+};
+
+constexpr int warp_size = 32;
+
+constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
+constexpr int channels_per_word(const GemmConfig& c) {
+  return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
+}
+constexpr int chunks_of(const GemmConfig& c) {
+  return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
+}
+
+// The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
+// position the box needs.
+constexpr int x_lead(const GemmConfig& c) {
+  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  return ((c.first_position.w - c.reach.w) % v + v) % v;
+}
+constexpr Int3 x_extent(const GemmConfig& c) {
+  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
+}
+constexpr int x_word_stride(const GemmConfig& c) {
+  return c.x_channels_last ? 1 : pad_to_bank(volume(x_extent(c)), 8);
+}
+constexpr int x_position_stride(const GemmConfig& c) {
+  return c.x_channels_last ? c.chunk_words + 4 : 1;
+}
+constexpr int x_tile_words(const GemmConfig& c) {
+  return c.x_channels_last ? volume(x_extent(c)) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
+}
+/// Where in the x tile a step with this shift finds the first column's position.
+constexpr int step_offset(const GemmConfig& c, Int3 shift) {
+  const Int3 e = x_extent(c);
+  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
+         x_position_stride(c);
+}
+
+// The weight slab: `steps_per_slab` steps of each octet of channel words.
+/// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
+constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
+constexpr int substeps_of(const GemmConfig& c) {
+  return c.chunk_words >= 8 ? c.chunk_words / 8 : 1;
+}
+/// The A fragments of one octet and step.
+constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
+constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
+constexpr int weight_ring_words(const GemmConfig& c) {
+  return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
+}
+
+// The staging buffer of the epilogue.
+constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
+constexpr int store_passes(const GemmConfig& c) {
+  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles;
+}
+constexpr int pass_lines(const GemmConfig& c) {
+  return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines;
+}
+constexpr int line_stride(const GemmConfig& c) {
+  return pad_to_bank(volume(c.box) * c.width_phases, c.y_rows ? 8 : 1);
+}
+constexpr int staging_words(const GemmConfig& c) { return pass_lines(c) * line_stride(c); }
+
+constexpr int shared_bytes(const GemmConfig& c) {
+  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4) + staging_words(c)) * 4;
+}
+
+}  // namespace tconv::device
