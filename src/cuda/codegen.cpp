@@ -125,17 +125,16 @@ std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
                                        : std::uint32_t(line.channel) | std::uint32_t(line.phase_d) << 16 |
                                              std::uint32_t(line.phase_h) << 24);
   array(out, "__constant__ u32 line_entries", lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
-  array(out, "__constant__ int width_phase_index", rows.width_phase_index, number);
   out << R"(
 struct Tables {
   __device__ static int steps(int type) { return step_count[type]; }
   __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int step_offset(int type, int step) { return low_offsets[first_step[type] + step]; }
-  __device__ static int step_offset_high(int type, int step) { return high_offsets[first_step[type] + step]; }
-  __device__ static u32 step_mask(int type, int step) { return step_masks[first_step[type] + step]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
   __device__ static u32 line(int type, int line) { return line_entries[type * )"
       << rows.types[0].lines.size() << R"( + line]; }
-  __device__ static int width_phase(int phase) { return width_phase_index[phase]; }
 };
 
 extern "C" __global__ void __launch_bounds__(threads_of(config), config.blocks_per_sm)

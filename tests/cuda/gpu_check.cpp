@@ -443,12 +443,13 @@ struct SweepCase {
   Mode mode;
   bool last;
   int odd;  // strides no dense layout has
+  int index;
 };
 
 std::string describe_case(const SweepCase& c) {
   const Layer& l = c.problem.layer;
   const auto e = [&](const Extents& v) { return format_extents(l.dims, v); };
-  return std::to_string(l.dims) + "D n" + std::to_string(c.problem.batch) + " " + std::to_string(l.in_channels) + "->" +
+  return "case " + std::to_string(c.index) + ": " + std::to_string(l.dims) + "D n" + std::to_string(c.problem.batch) + " " + std::to_string(l.in_channels) + "->" +
          std::to_string(l.out_channels) + " g" + std::to_string(l.groups) + " in " + e(c.problem.input) + " k " +
          e(l.kernel) + " s " + e(l.stride) + " p " + e(l.padding) + " op " + e(l.output_padding) + " d " +
          e(l.dilation) + (l.bias ? " bias " : " ") + c.mode.name + (c.last ? " NHWC" : " NCHW") +
@@ -460,7 +461,7 @@ int sweep(int count, unsigned seed) {
   std::mt19937 rng(seed);
   std::vector<SweepCase> cases;
   for (int i = 0; i < count; ++i) {
-    SweepCase c{random_problem(rng), modes[rng() % 5], rng() % 3 == 0, rng() % 8 == 0};
+    SweepCase c{random_problem(rng), modes[rng() % 5], rng() % 3 == 0, rng() % 8 == 0, i};
     c.problem.layer.dtype = c.mode.dtype, c.problem.layer.precision = c.mode.precision;
     cases.push_back(c);
   }
@@ -526,10 +527,27 @@ int sweep(int count, unsigned seed) {
       ++failures;
       std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f [%s]\n", describe_case(c).c_str(), outcome.error,
                   outcome.worst, outcome.bad, binding->kernel_name(Pass::forward).c_str());
+      if (std::getenv("GPU_CHECK_DETAILS") && layer.dtype == DType::f32) {
+        const auto got = download<float>(y, std::size_t(span));
+        int shown = 0;
+        for (std::size_t i = 0; i < want.size() && shown < 24; ++i) {
+          int64_t rest = int64_t(i), at = 0;
+          std::array<int64_t, 5> index{};
+          for (std::size_t d = 5; d-- > 0;) {
+            index[d] = rest % yt.sizes[d], at += index[d] * yt.strides[d];
+            rest /= yt.sizes[d];
+          }
+          if (!(std::abs(got[std::size_t(at)] - want[i]) > 0.01)) continue;
+          ++shown;
+          std::printf("  [%d %d %d %d %d] got %g want %g\n", int(index[0]), int(index[1]), int(index[2]), int(index[3]),
+                      int(index[4]), got[std::size_t(at)], want[i]);
+        }
+      }
       std::fflush(stdout);
     }
   };
   in_parallel(count, [&](int i) {
+    if (const char* only = std::getenv("GPU_CHECK_CASE"); only && std::atoi(only) != i) return;
     try {
       work_on(cases[std::size_t(i)]);
     } catch (const std::exception& e) {

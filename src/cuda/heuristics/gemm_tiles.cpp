@@ -160,7 +160,7 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
         if (c.tiles_m * c.tiles_n * 4 > max_sums) continue;
         for (const Int3& box : boxes_for(c.warps_n * c.tiles_n * 8, positions)) {
           c.box = box;
-          for (const int octets : {1, 2, 3, 4}) {
+          for (const int octets : {1, 2, 4}) {
             if (rows.paired ? octets != 1 : device::octets_of(c) % octets != 0) continue;
             c.chunk_words = rows.paired ? 4 : 8 * octets;
             for (const int slab_bytes : {12 * 1024, 24 * 1024, 48 * 1024}) {

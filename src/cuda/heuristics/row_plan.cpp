@@ -122,9 +122,7 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
 
   std::vector<int> width_phases;
   for (int r = 0; r < int(g.stride[2]); ++r) {
-    const bool taps = !shifts.w[std::size_t(r)].empty();
-    plan.width_phase_index.push_back(taps ? int(width_phases.size()) : -1);
-    if (taps) width_phases.push_back(r);
+    if (!shifts.w[std::size_t(r)].empty()) width_phases.push_back(r);
   }
   plan.width_phases = int(width_phases.size());
   if (plan.width_phases > max_row_tiles) return false;

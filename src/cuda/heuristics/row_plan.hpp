@@ -51,7 +51,6 @@ struct RowPlan {
   bool phase_major = true;
   bool masked = false;
   int width_phases = 1;
-  std::vector<int> width_phase_index;  // of each phase along the width; -1: no taps
   int channels_per_block = 0, channel_blocks = 0;
   bool paired = false;  // at most four channel words: a step holds two shifts
   Int3 reach{0, 0, 0};

@@ -12,8 +12,6 @@
 
 namespace tconv::device {
 
-constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
-
 /// The taps of one dimension by phase: k0 + j·step at input q − c − j·shift (DESIGN: phases).
 template <int Kernel, int Stride, int Dilation>
 struct PhaseTaps {

@@ -25,6 +25,8 @@ constexpr int pad_to_bank(int value, int residue) {
   return value + ((residue - value) % 32 + 32) % 32;
 }
 
+constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+
 enum class Math { fp32, tf32, f16, bf16 };
 
 struct GemmConfig {
@@ -110,21 +112,21 @@ constexpr int weight_ring_words(const GemmConfig& c) {
   return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
 }
 
-// The staging buffer of the epilogue.
+// The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
 constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
-constexpr int store_passes(const GemmConfig& c) {
-  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles;
-}
-constexpr int pass_lines(const GemmConfig& c) {
-  return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines;
-}
-constexpr int line_stride(const GemmConfig& c) {
-  return pad_to_bank(volume(c.box) * c.width_phases, c.y_rows ? 8 : 1);
-}
-constexpr int staging_words(const GemmConfig& c) { return pass_lines(c) * line_stride(c); }
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
+/// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
+/// apart. Channels-last stores read down the lines instead: an odd stride does for them.
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(volume(c.box) * c.stride.w, c.y_rows ? 8 : 1); }
+/// Vectors at the end of the last run may be read past it.
+constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
+constexpr int line_bytes = 24;
+constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
 
 constexpr int shared_bytes(const GemmConfig& c) {
-  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4) + staging_words(c)) * 4;
+  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
 }  // namespace tconv::device

@@ -94,7 +94,8 @@ struct ImplicitGemm {
     extern __shared__ __align__(16) u32 shared[];
     u32* const weights = shared;
     u32* const x_ring = weights + weight_words;
-    float* const staging = reinterpret_cast<float*>(x_ring + x_words);
+    const auto epilogue = Store::memory(x_ring + x_words);
+    Store::clear(epilogue);
 
     if constexpr (weights_resident) {
       for (int i = threadIdx.x; i < weight_words / 4; i += threads)
@@ -105,52 +106,65 @@ struct ImplicitGemm {
     for (int s = 0; s < stages - 1; ++s) producer.load_next();
 
     const Consumer consumer;
-    int slab_slot = 0, x_slot = 0;
-    for (int index = blockIdx.x; index < p.tiles; index += gridDim.x) {
+    int slab_slot = 0, x_slot = 0, turn = 0;
+    for (int index = blockIdx.x; index < p.tiles; index += gridDim.x, turn ^= 1) {
       const Tile tile = Tile::decode<C>(p, index);
-      const int steps = Tables::steps(tile.type);
+      Store::describe_lines(p, tile, epilogue.table[turn], Tables{});
+      const int steps = Tables::steps(tile.type), first_entry = Tables::first_entry(tile.type);
       float sum[C.tiles_m][C.tiles_n][4] = {};
       if (steps > 0) {
         for (int chunk = 0; chunk < chunks; ++chunk) {
           for (int step = 0; step < steps; step += C.steps_per_slab) {
             ptx::wait_copies<stages - 2>();
+            if constexpr (C.math == Math::tf32) {
+              if (step == 0) X::Loader::round(x_ring + x_slot * X::words);
+            }
             __syncthreads();  // this slab has arrived for everyone, and the slot before it is free
             producer.load_next();
             const u32* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
                                                : weights + slab_slot * W::words;
             consumer.multiply(sum, x_ring + x_slot * X::words, slab, weights_resident ? steps : C.steps_per_slab,
-                              tile.type, step, min(C.steps_per_slab, steps - step));
+                              first_entry + step, min(C.steps_per_slab, steps - step));
             if (++slab_slot == stages) slab_slot = 0;
           }
           if (++x_slot == C.x_stages) x_slot = 0;
         }
       }
-      Store::store(p, tile, staging, sum, Tables{});
+      Store::store(p, tile, epilogue, epilogue.table[turn], sum);
     }
   }
 
   /// One warp's part of the products.
   struct Consumer {
-    int lane_offset;  // of this lane in a B fragment
-    int column[C.tiles_n];
     int first_row_tile;
+    // Where this lane finds its word of each column tile. Tiles of one row of the box follow each other.
+    static constexpr bool one_row = C.box.w % (C.tiles_n * 8) == 0;
+    int column[one_row ? 1 : C.tiles_n];
     static constexpr bool paired = C.chunk_words < 8;
 
     __device__ Consumer() {
       const int warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
       first_row_tile = warp_m * C.tiles_m;
-      lane_offset = lane_index() % 4 * X::word_stride + lane_index() / 4 * X::position_stride;
+      const int lane_offset = lane_index() % 4 * X::word_stride + lane_index() / 4 * X::position_stride;
 #pragma unroll
-      for (int n = 0; n < C.tiles_n; ++n)
+      for (int n = 0; n < (one_row ? 1 : C.tiles_n); ++n)
         column[n] = lane_offset + X::column_offset((warp_n * C.tiles_n + n) * 8);
     }
 
     using F = Fragments<C.math, C.tiles_m, C.tiles_n>;
 
-    /// The operands of one octet and step: `a` this lane's part of its row tiles.
-    __device__ void load(F& f, const u32* x, const uint4* a, int type, int step) const {
-      const int low = Tables::step_offset(type, step);
-      const int high = paired ? Tables::step_offset_high(type, step) : low + 4 * X::word_stride;
+    /// A step as the table has it. Reading the table takes as long as a product: it is read two steps early.
+    struct Entry {
+      int low, high;  // where the step finds its first and its last four words
+      u32 mask;       // the row tiles it is for
+    };
+    __device__ Entry entry(int index) const {
+      return {Tables::low_offset(index), paired ? Tables::high_offset(index) : 0,
+              C.masked ? Tables::mask(index) >> first_row_tile : ~0u};
+    }
+
+    /// The operands of one product: `x` the octet, `a` this lane's part of the step's row tiles.
+    __device__ void load(F& f, const u32* x, const uint4* a, const Entry& step) const {
 #pragma unroll
       for (int m = 0; m < C.tiles_m; ++m) {
         const uint4 v = a[m * warp_size];
@@ -158,35 +172,54 @@ struct ImplicitGemm {
       }
 #pragma unroll
       for (int n = 0; n < C.tiles_n; ++n) {
-        f.b[n][0] = x[column[n] + low];
-        f.b[n][1] = x[column[n] + high];
+        const u32* from = x + (one_row ? column[0] + n * 8 * X::position_stride : column[n]);
+        f.b[n][0] = from[step.low];
+        f.b[n][1] = paired ? from[step.high] : from[step.low + 4 * X::word_stride];
       }
     }
 
-    /// sum += the slab's products. Operands of the next product are read while this one is formed, in two
-    /// buffers whose turn is known at compile time; what is read beyond the last is not used.
+    /// sum += the slab's products, step by step and octet by octet. Operands are read one product early, into
+    /// two buffers that take turns; what is read after the last step repeats it and is not used.
     __device__ void multiply(float (&sum)[C.tiles_m][C.tiles_n][4], const u32* x, const u32* slab, int octet_steps,
-                             int type, int first_step, int count) const {
-      constexpr int steps_per_turn = W::substeps % 2 == 0 ? 1 : 2;
-      constexpr int products = W::substeps * steps_per_turn;
+                             int first_entry, int count) const {
       const uint4* const a = reinterpret_cast<const uint4*>(slab) + first_row_tile * warp_size + lane_index();
-      const auto load_product = [&](F& f, int s, int k) {
-        s = min(s, count - 1);
-        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + s) * (W::step_words / 4), type, first_step + s);
+      const auto entry_of = [&](int s) { return entry(first_entry + min(s, count - 1)); };
+      const auto load_from = [&](F& f, const Entry& step, int s, int k) {
+        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + min(s, count - 1)) * (W::step_words / 4), step);
       };
       F f[2];
-      load_product(f[0], 0, 0);
+      Entry now = entry_of(0), next = entry_of(1);
+      load_from(f[0], now, 0, 0);
+      if constexpr (W::substeps == 1) {
+        Entry after = entry_of(2);
 #pragma unroll 1
-      for (int turn = 0; turn < count; turn += steps_per_turn) {
+        for (int s = 0; s + 1 < count; s += 2) {
+          load_from(f[1], next, s + 1, 0);
+          f[0].multiply(sum, now.mask);
+          const u32 mask = next.mask;
+          now = after, next = entry_of(s + 3), after = entry_of(s + 4);
+          load_from(f[0], now, s + 2, 0);
+          f[1].multiply(sum, mask);
+        }
+        if (count % 2 == 1) f[0].multiply(sum, now.mask);
+      } else {
+#pragma unroll 1
+        for (int s = 0; s < count; ++s) {
+          const Entry after = entry_of(s + 2);
 #pragma unroll
-        for (int i = 0; i < products; ++i) {
-          const int s = turn + i / W::substeps;
-          if (s == count) break;
-          load_product(f[(i + 1) % 2], turn + (i + 1) / W::substeps, (i + 1) % W::substeps);
-          f[i % 2].multiply(sum, C.masked ? Tables::step_mask(type, first_step + s) >> first_row_tile : ~0u);
+          for (int k = 0; k < W::substeps; ++k) {
+            if (k + 1 < W::substeps)
+              load_from(f[(k + 1) % 2], now, s, k + 1);
+            else
+              load_from(f[0], next, s + 1, 0);
+            f[k % 2].multiply(sum, now.mask);
+          }
+          now = next, next = after;
         }
       }
     }
+
+    static_assert(W::substeps == 1 || W::substeps % 2 == 0, "operand buffers must take turns");
   };
 };
 

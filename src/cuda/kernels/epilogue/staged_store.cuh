@@ -2,8 +2,9 @@
 //
 // A row of the product is a phase along the width of a line; a line is one (channel, phase along depth,
 // phase along height). Staging interleaves the phases of a line, after which each row of positions of
-// the box is a contiguous run of output. Rows come in stage groups, runs of row tiles that hold complete
-// lines; each pass stages one group per warp row.
+// the box is a contiguous run of output. Slots of phases without taps are zero from the start and never
+// written. Rows come in stage groups, runs of row tiles that hold complete lines; each pass stages one
+// group per warp row.
 #pragma once
 
 #include "tile.cuh"
@@ -13,6 +14,7 @@ namespace tconv::device {
 template <GemmConfig C>
 struct StagedStore {
   using Element = ElementOf<C>;
+  static constexpr int threads = threads_of(C);
   static constexpr int warps = C.warps_m * C.warps_n;
   static constexpr int box_rows = C.box.d * C.box.h;
   static constexpr int phases = C.width_phases;
@@ -23,25 +25,64 @@ struct StagedStore {
   static constexpr int passes = store_passes(C);
   static constexpr int pass_tiles = spanning ? C.tiles_m : group_tiles;
   static constexpr int pass_lines = device::pass_lines(C);
-  // Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps
-  // them apart. Channels-last stores read down the lines instead: an odd stride does for them.
+  static constexpr int lines = block_lines(C);
   static constexpr int line_stride = device::line_stride(C);
   static constexpr int run = C.box.w * C.stride.w;  // outputs of one row of positions
 
   static_assert(spanning || C.tiles_m % group_tiles == 0, "stage groups must not straddle warps");
 
+  /// What the stores of a tile need to know of a line, worked out while its products are formed.
+  struct Line {
+    i64 offset;   // of its first output in the tensor, without the position
+    float bias;
+    int phase_d, phase_h;
+    bool exists;
+  };
+  static_assert(sizeof(Line) == line_bytes);
+
+  /// Shared memory of the epilogue. Lines are written for the next tile while others store this one.
+  struct Memory {
+    float* staging;
+    Line* table[2];
+  };
+  __device__ static Memory memory(void* at) {
+    float* staging = static_cast<float*>(at);
+    Line* table = reinterpret_cast<Line*>(staging + staging_words(C));
+    return {staging, {table, table + lines}};
+  }
+
+  __device__ static void clear(const Memory& m) {
+    for (int i = threadIdx.x; i < staging_words(C); i += threads) m.staging[i] = 0;
+  }
+
   template <class Tables>
-  __device__ static void store(const ForwardParams& p, const Tile& tile, float* staging,
-                               const float (&sum)[C.tiles_m][C.tiles_n][4], const Tables& tables) {
-#pragma unroll
+  __device__ static void describe_lines(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
+    for (int i = threadIdx.x; i < lines; i += threads) {
+      const u32 entry = tables.line(tile.type, i);
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      const int channel = tile.group * C.group_out + local;
+      Line& line = table[i];
+      line.exists = entry != 0xffffffff && local < C.group_out;
+      line.phase_d = int(entry >> 16 & 0xff), line.phase_h = int(entry >> 24);
+      line.offset = tile.n * p.ys.n + channel * p.ys.c;
+      line.bias = p.bias && entry != 0xffffffff && local < C.group_out ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+    }
+  }
+
+  __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& m, const Line* table,
+                               const float (&sum)[C.tiles_m][C.tiles_n][4]) {
+#pragma unroll 1
     for (int pass = 0; pass < passes; ++pass) {
       __syncthreads();  // the last pass has been read
-      stage(staging, sum, pass);
+      // Registers are named at compile time: one copy of the staging for each pass, one of the stores.
+#pragma unroll
+      for (int i = 0; i < passes; ++i)
+        if (pass == i) stage(m.staging, sum, i);
       __syncthreads();
       if constexpr (C.y_rows)
-        store_rows(p, tile, staging, pass, tables);
+        store_rows(p, tile, m.staging, table, pass);
       else
-        store_elements(p, tile, staging, pass, tables);
+        store_elements(p, tile, m.staging, table, pass);
     }
   }
 
@@ -57,114 +98,125 @@ struct StagedStore {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = lane / 4 + half * 8;
-        int line, phase;
-        if (C.phase_major) {
-          line = row, phase = place;
-        } else {
-          line = (place * 16 + row) / phases, phase = (place * 16 + row) % phases;
-        }
+        const int line = C.phase_major ? row : (place * 16 + row) / phases;
+        const int phase = C.phase_major ? place : (place * 16 + row) % phases;
         if (line >= group_lines || phase >= phases) continue;
-        float* target = staging + (first_line + line) * line_stride + phase;
+        float* target = staging + (first_line + line) * line_stride + width_phase(phase);
 #pragma unroll
         for (int n = 0; n < C.tiles_n; ++n) {
           const int column = (warp_n * C.tiles_n + n) * 8 + lane % 4 * 2;
           const float* value = sum[m][n] + half * 2;
-          if constexpr (phases == 1 && C.y_rows) {
+          if constexpr (C.stride.w == 1 && C.y_rows) {
             *reinterpret_cast<float2*>(target + column) = make_float2(value[0], value[1]);
           } else {
-            target[column * phases] = value[0];
-            target[(column + 1) * phases] = value[1];
+            target[column * C.stride.w] = value[0];
+            target[(column + 1) * C.stride.w] = value[1];
           }
         }
       }
     }
   }
 
-  /// Where a line of the pass goes.
-  struct Line {
-    int channel;  // of the tensor; -1: padding
-    int phase_d, phase_h;
-  };
-  template <class Tables>
-  __device__ static Line line_of(const Tile& tile, int pass, int line, const Tables& tables) {
-    const int group = spanning ? 0 : line / group_lines * passes + pass;
-    const u32 entry = tables.line(tile.type, group * group_lines + line % group_lines);
-    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-    const bool exists = entry != 0xffffffff && local < C.group_out;
-    return {exists ? tile.group * C.group_out + local : -1, int(entry >> 16 & 0xff), int(entry >> 24)};
-  }
-
-  __device__ static float bias_of(const ForwardParams& p, int channel) {
-    return p.bias ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
-  }
-
-  /// The staged value of output `c` of a run, or the bias alone where its phase has no taps.
-  template <class Tables>
-  __device__ static float value_at(const float* staged, int c, float bias, const Tables& tables) {
-    if constexpr (phases == C.stride.w) {
-      return staged[c] + bias;
-    } else {
-      const int phase = tables.width_phase(c % C.stride.w);
-      return phase < 0 ? bias : staged[c / C.stride.w * phases + phase] + bias;
+  /// The width phase that is the `index`th with taps.
+  __device__ static int width_phase(int index) {
+    if constexpr (phases == C.stride.w) return index;
+    constexpr int g = gcd(C.stride.w, C.dilation.w);
+    // Phases with taps are k·dilation mod stride; they are few, and the index is small.
+    int phase = -1;
+    for (int found = -1; found < index;) {
+      ++phase;
+      bool taps = false;
+#pragma unroll
+      for (int k = 0; k < min_of(C.kernel.w, C.stride.w / g); ++k) taps = taps || k * C.dilation.w % C.stride.w == phase;
+      found += taps;
     }
+    return phase;
   }
 
-  /// Each warp writes whole runs, its lanes aligned with the lines of memory.
-  template <class Tables>
-  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const float* staging, int pass,
-                                    const Tables& tables) {
-    constexpr int per_lane = 4 / sizeof(Element);
-    constexpr int per_warp = per_lane * warp_size;
+  /// The row of the block's line table that a line of the pass has.
+  __device__ static int table_row(int pass, int line) {
+    return spanning ? line : (line / group_lines * passes + pass) * group_lines + line % group_lines;
+  }
+
+  /// Each warp writes whole runs, 16 bytes a lane, aligned with memory; the ends go element by element.
+  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const float* staging, const Line* table,
+                                    int pass) {
+    constexpr int vector = 16 / sizeof(Element);
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     const int first = max(0, -ow0), end = min(run, p.out.w - ow0);
+#pragma unroll 1
     for (int item = warp_index(); item < pass_lines * box_rows; item += warps) {
       const int line_index = item / box_rows, row = item % box_rows;
-      const Line line = line_of(tile, pass, line_index, tables);
-      if (line.channel < 0) continue;
+      const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
       const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
-      if (unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
-      const float bias = bias_of(p, line.channel);
-      const float* staged = staging + line_index * line_stride + row * C.box.w * phases;
-      Element* target = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h + ow0;
-      const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % per_warp);
-#pragma unroll 4
-      for (int c = first - skew + lane_index() * per_lane; c < end; c += per_warp) {
-        if constexpr (per_lane == 1) {
-          if (c >= first) target[c] = value_at(staged, c, bias, tables);
-        } else {
-          Element pair[2];
-          if (c >= first) pair[0] = to_element<Element>(value_at(staged, c, bias, tables));
-          if (c + 1 >= first && c + 1 < end) pair[1] = to_element<Element>(value_at(staged, c + 1, bias, tables));
-          if (c >= first && c + 1 < end)
-            *reinterpret_cast<u32*>(target + c) = pair[0].bits | u32(pair[1].bits) << 16;
-          else if (c >= first)
-            target[c] = pair[0];
-          else if (c + 1 >= first && c + 1 < end)
-            target[c + 1] = pair[1];
-        }
+      if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
+      const float* staged = staging + line_index * line_stride + row * run;
+      Element* target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
+      // Vectors start `skew` elements before the run; their first float is at 4i − shift in the staging.
+      const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % vector);
+      const int shift = (skew - first) & 3;
+      switch (shift) {
+        case 0: store_run<0>(target, staged, first - skew, first, end, line.bias); break;
+        case 1: store_run<1>(target, staged, first - skew, first, end, line.bias); break;
+        case 2: store_run<2>(target, staged, first - skew, first, end, line.bias); break;
+        default: store_run<3>(target, staged, first - skew, first, end, line.bias); break;
       }
     }
   }
 
+  /// Outputs [first, end) of a run, in vectors that start at `begin` + multiples of the vector. `Shift` is
+  /// how far the vectors are from 16-byte words of the staging, so that they are read as such.
+  template <int Shift>
+  __device__ static void store_run(Element* target, const float* staged, int begin, int first, int end, float bias) {
+    constexpr int vector = 16 / sizeof(Element);
+    constexpr int words = vector / 4 + (Shift != 0);
+#pragma unroll 1
+    for (int c = begin + lane_index() * vector; c < end; c += warp_size * vector) {
+      float value[words * 4];
+      const int from = Shift ? c - (4 - Shift) : c;  // a multiple of four
+#pragma unroll
+      for (int i = 0; i < words; ++i) {
+        const float4 v = *reinterpret_cast<const float4*>(staged + max(from + i * 4, 0));
+        value[i * 4] = v.x, value[i * 4 + 1] = v.y, value[i * 4 + 2] = v.z, value[i * 4 + 3] = v.w;
+      }
+      Element out[vector];
+#pragma unroll
+      for (int i = 0; i < vector; ++i) out[i] = to_element<Element>(value[i + (Shift ? 4 - Shift : 0)] + bias);
+      if (c >= first && c + vector <= end) {
+        *reinterpret_cast<uint4*>(target + c) = pack(out);
+      } else {
+#pragma unroll
+        for (int i = 0; i < vector; ++i)
+          if (c + i >= first && c + i < end) target[c + i] = out[i];
+      }
+    }
+  }
+
+  __device__ static uint4 pack(const float (&v)[4]) {
+    return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+  }
+  template <class Half>
+  __device__ static uint4 pack(const Half (&v)[8]) {
+    return make_uint4(v[0].bits | u32(v[1].bits) << 16, v[2].bits | u32(v[3].bits) << 16,
+                      v[4].bits | u32(v[5].bits) << 16, v[6].bits | u32(v[7].bits) << 16);
+  }
+
   /// Any strides; lines fastest, which is contiguous where channels are.
-  template <class Tables>
   __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const float* staging,
-                                        int pass, const Tables& tables) {
+                                        const Line* table, int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
-    for (int item = threadIdx.x; item < pass_lines * box_rows * run; item += warps * warp_size) {
+    for (int item = threadIdx.x; item < pass_lines * box_rows * run; item += threads) {
       const int line_index = item % pass_lines, c = item / pass_lines % run, row = item / (pass_lines * run);
-      const Line line = line_of(tile, pass, line_index, tables);
+      const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
       const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
       const int ow = ow0 + c;
-      if (line.channel < 0 || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h) ||
+      if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h) ||
           unsigned(ow) >= unsigned(p.out.w))
         continue;
-      const float bias = bias_of(p, line.channel);
-      const float* staged = staging + line_index * line_stride + row * C.box.w * phases;
-      static_cast<Element*>(p.y)[tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h + i64(ow) * p.ys.w] =
-          to_element<Element>(value_at(staged, c, bias, tables));
+      static_cast<Element*>(p.y)[line.offset + (od * p.ys.d + oh * p.ys.h + ow * p.ys.w)] =
+          to_element<Element>(staging[line_index * line_stride + row * run + c] + line.bias);
     }
   }
 };

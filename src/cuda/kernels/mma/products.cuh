@@ -1,7 +1,7 @@
 // Products of warp tiles: which instruction forms them, and what is done to operands on the way.
 //
 //   f16, bf16   one m16n8k16 product
-//   tf32        one m16n8k8 product; x is rounded to nearest here, weights were when packed
+//   tf32        one m16n8k8 product of operands rounded to nearest: x in its tile, weights when packed
 //   fp32        three m16n8k8 products of operands split into a rounded head and a remainder,
 //                 x·w = xh·wh + (xh·wl + xl·wh) + O(2^-22)
 //               The tensor core truncates when it adds to its accumulator, which biases long sums by
@@ -31,10 +31,6 @@ struct Fragments {
     if constexpr (math == Math::fp32) {
       multiply_split(sum, mask);
     } else {
-      if constexpr (math == Math::tf32) {
-#pragma unroll
-        for (int n = 0; n < N; ++n) b[n][0] = ptx::round_tf32(b[n][0]), b[n][1] = ptx::round_tf32(b[n][1]);
-      }
 #pragma unroll
       for (int m = 0; m < M; ++m)
         if (mask >> m & 1) {

@@ -12,6 +12,7 @@
 
 #include "tile.cuh"
 #include "ptx/async_copy.cuh"
+#include "ptx/mma.cuh"
 
 namespace tconv::device {
 
@@ -44,8 +45,9 @@ struct XTile {
                                     : positions / max_of(vector, 1);
   static constexpr int lanes_for_units() {
     if (last) return threads;
+    // Few lanes spread the work evenly over warps; many keep the offsets of a thread few.
     int lanes = warp_size;
-    while (lanes < units && lanes < threads) lanes *= 2;
+    while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
     return lanes;
   }
   static constexpr int unit_lanes = lanes_for_units();
@@ -90,27 +92,63 @@ struct XTile {
         load_channel_pairs(tile, chunk_index);
     }
 
+    /// Rounds to TF32 what this thread has copied and waited for: once per word, not once per tap.
+    __device__ static void round(u32* tile) {
+      static_assert(channels_per_word == 1);
+      if constexpr (last) {
+        constexpr int units_per_position = chunk / vector;
+#pragma unroll
+        for (int s = 0; s < slots; ++s) {
+          const int unit = threadIdx.x + s * threads;
+          if (units % threads != 0 && s == slots - 1 && unit >= units) break;
+          round_words(tile + unit / units_per_position * position_stride + unit % units_per_position * vector);
+        }
+      } else {
+        const int depth = threadIdx.x / unit_lanes, lane = threadIdx.x % unit_lanes;
+#pragma unroll
+        for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k) {
+          const int word = k * depth_lanes + depth;
+          if (chunk % depth_lanes != 0 && word >= chunk) break;
+#pragma unroll
+          for (int s = 0; s < slots; ++s) {
+            if (units % unit_lanes != 0 && s == slots - 1 && lane + s * unit_lanes >= units) break;
+            round_words(tile + word * word_stride + (lane + s * unit_lanes) * vector);
+          }
+        }
+      }
+    }
+
    private:
+    __device__ static void round_words(u32* words) {
+      if constexpr (vector == 4) {
+        const uint4 v = *reinterpret_cast<const uint4*>(words);
+        *reinterpret_cast<uint4*>(words) =
+            make_uint4(ptx::round_tf32(v.x), ptx::round_tf32(v.y), ptx::round_tf32(v.z), ptx::round_tf32(v.w));
+      } else {
+        *words = ptx::round_tf32(*words);
+      }
+    }
+
     __device__ static bool in_group(int channel) {
       return C.group_in % (chunk * channels_per_word) == 0 || channel < C.group_in;
     }
 
     __device__ void load_channels_first(u32* tile, int chunk_index) const {
-      const int depth = threadIdx.x / unit_lanes;
-      const u32 base = ptx::shared_address(tile) + (threadIdx.x % unit_lanes) * vector * 4;
-      const Element* channel = image + (i64(chunk_index) * chunk + depth) * channel_stride;
+      const int depth = threadIdx.x / unit_lanes, lane = threadIdx.x % unit_lanes;
+      const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * 4;
+      const Element* const channel = image + (i64(chunk_index) * chunk + depth) * channel_stride;
       const i64 step = depth_lanes * channel_stride;
 #pragma unroll
-      for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k, channel += step) {
-        const int word = k * depth_lanes + depth;
-        if (chunk % depth_lanes != 0 && word >= chunk) break;
-        const bool exists = in_group(chunk_index * chunk + word);
+      for (int s = 0; s < slots; ++s) {
+        if (units % unit_lanes != 0 && s == slots - 1 && lane + s * unit_lanes >= units) break;
+        // Where nothing is copied the address is not read.
+        const Element* source = channel + offset[s];
 #pragma unroll
-        for (int s = 0; s < slots; ++s) {
-          if (units % unit_lanes != 0 && s == slots - 1 && threadIdx.x % unit_lanes + s * unit_lanes >= units) break;
-          const bool valid = offset[s] >= 0 && exists;
-          ptx::copy_async<vector * 4>(base + (word * word_stride + s * unit_lanes * vector) * 4,
-                                      valid ? channel + offset[s] : image, valid);
+        for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k, source += step) {
+          const int word = k * depth_lanes + depth;
+          if (chunk % depth_lanes != 0 && word >= chunk) break;
+          ptx::copy_async<vector * 4>(base + (k * depth_lanes * word_stride + s * unit_lanes * vector) * 4, source,
+                                      offset[s] >= 0 && in_group(chunk_index * chunk + word));
         }
       }
     }
@@ -126,7 +164,7 @@ struct XTile {
           const int channel = (chunk_index * chunk + part * vector) * channels_per_word;
           const bool valid = offset[s] >= 0 && in_group(channel);
           ptx::copy_async<vector * 4>(ptx::shared_address(tile + position * position_stride + part * vector),
-                                      valid ? image + offset[s] + channel * channel_stride : image, valid);
+                                      image + offset[s] + channel * channel_stride, valid);
         } else {
           const int channel = chunk_index * chunk * channels_per_word + part;
           const bool valid = offset[s] >= 0 && in_group(channel);
