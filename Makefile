@@ -43,18 +43,19 @@ check-format:
 	@scripts/install-packages.sh clang-format
 	@clang-format --dry-run -Werror $(sources)
 
-# AddressSanitizer and UndefinedBehaviorSanitizer over the tests. -O1 builds fast and still runs them in minutes.
+# AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes.
+# -O1 builds fast and still runs them in minutes.
 check-address: packages
 	@cmake -S . -B $(BUILD)-address -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
 	  -D TCONV_SANITIZE=address,undefined -D TCONV_WERROR=$(WERROR) --log-level=WARNING
 	@cmake --build $(BUILD)-address -j $(JOBS)
-	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
+	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE large -j $(JOBS) $(CTEST_FLAGS)
 
-# ThreadSanitizer over the tests that run plans from many threads (label "concurrency").
+# ThreadSanitizer over the tests that run plans from many threads, those with the label "concurrency".
 check-thread: packages
 	@cmake -S . -B $(BUILD)-thread -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
 	  -D TCONV_SANITIZE=thread -D TCONV_BUILD_CLI=OFF -D TCONV_WERROR=$(WERROR) --log-level=WARNING
-	@cmake --build $(BUILD)-thread -j $(JOBS)
+	@cmake --build $(BUILD)-thread -j $(JOBS) --target test_concurrency test_thread_pool
 	@ctest --test-dir $(BUILD)-thread --output-on-failure --no-tests=error -L concurrency $(CTEST_FLAGS)
 
 clean:

@@ -1,6 +1,9 @@
 # The warnings the code is kept clean of. They apply to this project only, not to one that includes it.
 if(PROJECT_IS_TOP_LEVEL)
   add_compile_options(-Wall -Wextra -Wshadow)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    add_compile_options(-Wno-restrict)  # GCC 12 warns about its own std::string (GCC bug 105651)
+  endif()
   if(TCONV_WERROR)
     add_compile_options(-Werror)
   endif()

@@ -1,6 +1,8 @@
 // tconv bench: problems verified against the oracle, then timed and held against the machine's ceilings.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <random>
 
 #include "cli/bench_measure.hpp"
@@ -34,22 +36,22 @@ void add_flags(CLI::App& app, BenchFlags& flags) {
   app.add_flag("--list", flags.list, "List the problems and stop");
   app.add_option("--file", flags.file, "Take problems from a file like bench/problems.json")->type_name("FILE");
   app.add_option("--pass", flags.passes,
-                 "forward, grad_input, grad_weight, grad_bias, backward (the gradients of input and weight "
-                 "together) or all (forward)")
+                 "forward (the default), grad_input, grad_weight, grad_bias, backward or all")
       ->delimiter(',')
+      ->allow_extra_args(false)  // so that a problem's name may follow
       ->type_name("PASS[,PASS]");
   app.add_option("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)")->type_name("TYPE");
   app.add_option("--layout", flags.layout, "channels_first or channels_last (channels_first)")
       ->type_name("LAYOUT");
   app.add_option("--batch", flags.batch, "Batch (the problem's, reduced until a run takes about a second)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber.description(""));
   app.add_option("--threads", flags.threads, "Threads (0: one per CPU)")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber.description(""));
   app.add_option("--seconds", flags.seconds, "Time to spend on timing each pass (2)")
       ->type_name("S")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("--bias", flags.bias, "Give every layer a bias");
   app.add_flag("--prepack", flags.prepack, "Pack the weights once, outside of the timing");
   app.add_option("--seed", flags.seed, "Seed of the random data (new data every time)")->type_name("N");
@@ -59,7 +61,7 @@ void add_flags(CLI::App& app, BenchFlags& flags) {
   app.footer(R"(
 Every pass is verified before it is timed: all elements of a small version of the problem against the
 oracle, then single elements at full size against the definition, both in float64. A wrong result is not
-timed, and the exit code is 1.
+timed, and the exit code is 1. The pass 'backward' is the gradients of input and weight together.
 
 The times are medians after a warm-up. 'floor' is the least time the pass can take on this machine: its
 bytes, each moved once, over the copy rate, or its FLOPs over the multiply-add rate, whichever is longer.
@@ -150,12 +152,13 @@ int execute(const BenchFlags& flags) {
   BenchReport report;
   report.system = system_info();
   report.threads = settings.executor->concurrency();
+  report.seed = settings.seed;
   report.dtype = parse_dtype(flags.dtype);
   report.layout = parse_layout(flags.layout);
   {
     Progress progress(1 + int(problems.size()) * progress_steps(settings));
     progress.step("measuring the machine's ceilings");
-    report.ceilings = measure_ceilings(*settings.executor, report.dtype);
+    report.ceilings = measure_ceilings(*settings.executor, report.dtype, std::min(1.0, settings.seconds));
     for (const Problem& problem : problems) try {
         for (Measurement& m : measure(problem, settings, report.ceilings, progress))
           report.measurements.push_back(std::move(m));

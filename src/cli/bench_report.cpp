@@ -195,6 +195,7 @@ std::string json_of(const BenchReport& report) {
       {"version", report.system.version},
       {"engine", engine_line(report)},
       {"threads", report.threads},
+      {"seed", report.seed},
       {"dtype", to_string(report.dtype)},
       {"layout", to_string(report.layout)},
       {"ceilings",

@@ -11,6 +11,7 @@ namespace tconv::cli {
 struct BenchReport {
   SystemInfo system;
   int threads = 0;
+  std::uint64_t seed = 0;  // with it, --seed makes the same data again
   DType dtype = DType::f32;
   Layout layout = Layout::channels_first;
   Ceilings ceilings;

@@ -1,10 +1,13 @@
 // What a subcommand is: it adds its options to the parser and hands back what to do once it was chosen.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <stdexcept>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace tconv::cli {
 

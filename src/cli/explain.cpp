@@ -1,6 +1,8 @@
 // tconv explain: how a layer works and what it must cost, before anything runs.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
+
 #include "cli/command.hpp"
 #include "cli/explain_render.hpp"
 #include "cli/files.hpp"
@@ -24,7 +26,7 @@ void add_flags(CLI::App& app, ExplainFlags& flags) {
   app.add_option("--file", flags.file, "Take the problem from a file like bench/problems.json")->type_name("FILE");
   app.add_option("--batch", flags.batch, "Batch (the problem's, or 1)")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber.description(""));
   app.add_option("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)")->type_name("TYPE");
   app.add_flag("--bias", flags.bias, "Give the layer a bias");
   app.add_option("--svg", flags.svg, "Write a picture to a file as well")->type_name("FILE");

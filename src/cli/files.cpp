@@ -48,6 +48,7 @@ class TemporaryFile {
       : path_(path), name_((folder_of(target) / fmt::format(".{}.XXXXXX", target.filename().string())).string()) {
     handle_ = ::mkstemp(name_.data());
     if (handle_ < 0) refuse(path_, std::strerror(errno));
+    std::signal(SIGXFSZ, SIG_IGN);  // a full quota is an error of write(), not the end of the program
     if (name_.size() < sizeof doomed_path) {
       std::memcpy(doomed_path, name_.c_str(), name_.size() + 1);
       for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, remove_temporary);

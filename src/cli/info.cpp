@@ -1,6 +1,7 @@
 // tconv info: the version, and which engines and devices were found.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"

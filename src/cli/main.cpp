@@ -1,6 +1,7 @@
 // tconv, the command-line tool: parses, calls the subcommand, turns errors into one line and an exit code.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 #include <vector>
@@ -64,7 +65,8 @@ int main(int argc, char** argv) try {
   }
   for (const Command& command : commands)
     if (command.app->parsed()) return command.execute();
-  fmt::print("{}", app.help());
+  // app.help() would explain the chosen subcommand, which is `help`.
+  fmt::print("{}", app.get_formatter()->make_help(&app, "tconv", CLI::AppFormatMode::Normal));
   return help->parsed() ? exit_ok : exit_usage;
 } catch (const UsageError& error) {
   return fail(exit_usage, error.what());

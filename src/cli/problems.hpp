@@ -1,13 +1,17 @@
 // Problems: a layer together with a batch and an input size, known by name or given by flags.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tconv/tconv.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace tconv::cli {
 

@@ -1,6 +1,7 @@
 // tconv run: a layer on the user's own arrays.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "cli/command.hpp"
@@ -46,7 +47,7 @@ void add_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--groups", flags.groups, "Groups (1)")->type_name("N")->group(layer);
   app.add_option("--threads", flags.threads, "Threads (0: one per CPU)")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("-q,--quiet", flags.quiet, "Say nothing about the result");
   app.footer(R"(
 Computes y = ConvTranspose(x, w) + b on arrays saved with numpy.save. The weight's shape says how many

@@ -40,18 +40,6 @@ int64_t flat_tap(const Geometry& g, const Extents& k) {
   return (k[0] * g.kernel[1] + k[1]) * g.kernel[2] + k[2];
 }
 
-void find_reach(Convolution& conv) {
-  bool first = true;
-  for (const PhaseClass& c : conv.classes)
-    for (const SharedTap& tap : c.taps) {
-      for (int d = 0; d < 3; ++d) {
-        conv.lowest_offset[d] = first ? tap.offset[d] : std::min(conv.lowest_offset[d], tap.offset[d]);
-        conv.highest_offset[d] = first ? tap.offset[d] : std::max(conv.highest_offset[d], tap.offset[d]);
-      }
-      first = false;
-    }
-}
-
 }  // namespace
 
 int64_t Convolution::phase_count() const {
@@ -91,7 +79,6 @@ Convolution forward_convolution(const Geometry& g) {
     });
     conv.classes.push_back(std::move(c));
   });
-  find_reach(conv);
   return conv;
 }
 
@@ -121,7 +108,6 @@ Convolution grad_input_convolution(const Geometry& g) {
         all.phases[0].k.push_back(flat_tap(g, k));
       }
   conv.classes.push_back(std::move(all));
-  find_reach(conv);
   return conv;
 }
 

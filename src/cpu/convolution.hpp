@@ -12,6 +12,7 @@
 // their rows lie together in the matrix product.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "layer/layer.hpp"
@@ -39,6 +40,22 @@ struct Stepping {
   Extents padding{0, 0, 0};
 };
 
+/// How far taps read from their position, over those included; zero if none is.
+struct Reach {
+  Extents lowest{0, 0, 0};
+  Extents highest{0, 0, 0};
+  void include(const Extents& offset) {
+    for (int d = 0; d < 3; ++d) {
+      lowest[d] = any_ ? std::min(lowest[d], offset[d]) : offset[d];
+      highest[d] = any_ ? std::max(highest[d], offset[d]) : offset[d];
+    }
+    any_ = true;
+  }
+
+ private:
+  bool any_ = false;
+};
+
 struct Convolution {
   std::int64_t groups = 1;
   std::int64_t row_channels = 1;  // of the target, per group
@@ -48,8 +65,6 @@ struct Convolution {
   Stepping target;
   std::vector<Extents> planes;  // r' of each plane
   std::vector<PhaseClass> classes;
-  Extents lowest_offset{0, 0, 0};
-  Extents highest_offset{0, 0, 0};
 
   std::int64_t phase_count() const;
   /// Multiply-adds per position, row channel and sum channel, which is also the number of kernel elements used.

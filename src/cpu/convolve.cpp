@@ -39,8 +39,6 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
     const int64_t step = conv.target.step[d], padding = conv.target.padding[d];
     grid.first[d + 1] = padding / step;
     grid.count[d + 1] = (target_size[d] - 1 + padding) / step - grid.first[d + 1] + 1;
-    grid.lowest_offset[d + 1] = conv.lowest_offset[d];
-    grid.highest_offset[d + 1] = conv.highest_offset[d];
     positions *= double(grid.count[d + 1]);
     targets_per_position *= std::min(step, target_size[d]);
   }
@@ -63,6 +61,18 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
     }
   }
   for (int d = 0; d < 3; ++d) grid.useful_taps[d + 1] = useful[d] / all[d];
+
+  // Taps that meet nothing at this shape are left out, so that the reach is bounded by the tensors, whatever
+  // the dilation.
+  const auto meets = [](const std::array<Range, 3>& q) { return q[0].size() && q[1].size() && q[2].size(); };
+  Reach reach;
+  for (std::size_t c = 0; c < conv.classes.size(); ++c)
+    for (std::size_t t = 0; t < conv.classes[c].taps.size(); ++t)
+      if (meets(useful_q[c][t])) reach.include(conv.classes[c].taps[t].offset);
+  for (int d = 0; d < 3; ++d) {
+    grid.lowest_offset[d + 1] = reach.lowest[d];
+    grid.highest_offset[d + 1] = reach.highest[d];
+  }
 
   const int64_t row_channels = plan.weight.largest_row_block(), sum_channels = plan.weight.largest_sum_block();
   const int64_t rows = conv.phase_count() * row_channels;
@@ -92,8 +102,9 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   for (std::size_t c = 0; c < conv.classes.size(); ++c) {
     auto& taps = taps_.emplace_back();
     for (std::size_t t = 0; t < conv.classes[c].taps.size(); ++t) {
+      if (!meets(useful_q[c][t])) continue;
       const SharedTap& tap = conv.classes[c].taps[t];
-      TileTap tile_tap{.source = tap.plane * tiling_.plane_elements, .useful = {}};
+      TileTap tile_tap{.source = tap.plane * tiling_.plane_elements, .index = int64_t(t), .useful = {}};
       for (int d = 0; d < 4; ++d) {
         const int dim = tiling_.dim[d];
         if (dim == batch_dim) {
@@ -151,6 +162,7 @@ std::size_t ConvolutionBinding::workspace_bytes(int workers, bool packs_weight) 
     Arena shared;
     if (packs_weight) shared.take<Compute>(plan_->weight.elements());
     shared.take<Compute>(plan_->conv.groups * plan_->conv.row_channels);  // bias
+    shared.take<char>(0);                                                 // where the workers begin
     return shared.bytes() + std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>();
   });
 }
@@ -187,13 +199,13 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
         }
         product.tap_count = 0;
         const std::vector<TileTap>& taps = taps_[class_index];
-        for (std::size_t t = 0; t < taps.size(); ++t) {
+        for (const TileTap& tap : taps) {
           bool useful = true;
           for (int d = 0; d < tiling_.run_from; ++d) {
             const int64_t q = box.begin[d] + e[d];
-            useful = useful && q >= taps[t].useful[d].begin && q < taps[t].useful[d].end;
+            useful = useful && q >= tap.useful[d].begin && q < tap.useful[d].end;
           }
-          if (useful) s.taps[product.tap_count++] = {.source = taps[t].source, .index = int64_t(t)};
+          if (useful) s.taps[product.tap_count++] = {.source = tap.source, .index = tap.index};
         }
         // A strip of source stays in the first-level cache while the weights of all panels pass by.
         for (int64_t strip = 0; strip < strips; ++strip) {
@@ -201,7 +213,7 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
           product.source = s.source + source + columns.begin * kernels.lanes;
           for (int64_t p = 0; p < panels; ++p) {
             const Span panel = plan_->weight.panel(rows, p);
-            product.weight = packed + panel.begin * int64_t(taps.size()) * sums.size();
+            product.weight = packed + panel.begin * int64_t(phase_class.taps.size()) * sums.size();
             product.sums =
                 s.sums + (first_row + panel.begin) * row_pitch_ + column + columns.begin * kernels.lanes;
             product.start = first ? s.start + first_row + panel.begin : nullptr;

@@ -27,6 +27,7 @@ struct ConvolutionPlan {
 /// A tap inside a tile.
 struct TileTap {
   std::int64_t source;          // offset into the widened tile
+  std::int64_t index;           // among the taps of its class
   std::array<Range, 4> useful;  // q at which it meets real elements, tile order
 };
 
@@ -67,7 +68,7 @@ class ConvolutionBinding {
   Tiling tiling_;
   std::int64_t channel_pitch_ = 0;          // of the source tile
   std::int64_t row_pitch_ = 0;              // of the sums
-  std::vector<std::vector<TileTap>> taps_;  // [class][tap]
+  std::vector<std::vector<TileTap>> taps_;  // [class][tap that meets something]
   double multiply_adds_ = 0;
 };
 

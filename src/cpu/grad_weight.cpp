@@ -32,9 +32,25 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   double positions = double(shape.batch);
   for (int d = 0; d < 3; ++d) {
     grid.count[d + 1] = shape.input[d];
-    grid.lowest_offset[d + 1] = mirror.lowest_offset[d];
-    grid.highest_offset[d + 1] = mirror.highest_offset[d];
     positions *= double(shape.input[d]);
+  }
+  // Taps that meet nothing at this shape have gradient zero. They are left out, so that the reach is bounded by
+  // the tensors, whatever the dilation.
+  Reach reach;
+  for (const SharedTap& tap : taps) {
+    bool meets = true;
+    for (int d = 0; d < 3; ++d) {
+      const Range g = phase_range(mirror.planes[std::size_t(tap.plane)][d], mirror.source.step[d],
+                                  mirror.source.padding[d], shape.output[d]);
+      meets =
+          meets && std::max<int64_t>(0, g.begin - tap.offset[d]) < std::min(shape.input[d], g.end - tap.offset[d]);
+    }
+    if (meets) reach.include(tap.offset);
+    tap_meets_.push_back(meets);
+  }
+  for (int d = 0; d < 3; ++d) {
+    grid.lowest_offset[d + 1] = reach.lowest[d];
+    grid.highest_offset[d + 1] = reach.highest[d];
   }
   multiply_adds_ = positions * double(weights());
 
@@ -58,12 +74,13 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
 
   x_pitch_ = spread_pitch(tiling_.plane_elements, element_bytes);
   g_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);
-  for (int d = 0; d < 4; ++d) x_origin_ -= tiling_.lowest_offset[d] * tiling_.pitch[d];
-  for (const SharedTap& tap : taps) {
-    int64_t offset = tap.plane * tiling_.plane_elements;
-    for (int d = 0; d < 4; ++d) {
+  x_tiling_ = tiling_;
+  x_tiling_.lowest_offset = {};
+  for (std::size_t t = 0; t < taps.size(); ++t) {
+    int64_t offset = taps[t].plane * tiling_.plane_elements;
+    for (int d = 0; d < 4 && tap_meets_[t]; ++d) {
       const int dim = tiling_.dim[d];
-      const int64_t shift = dim == batch_dim ? 0 : tap.offset[dim - 1];
+      const int64_t shift = dim == batch_dim ? 0 : taps[t].offset[dim - 1];
       offset += (shift - tiling_.lowest_offset[d]) * tiling_.pitch[d];
     }
     tap_offset_.push_back(offset);
@@ -88,11 +105,18 @@ struct GradWeightBinding::Scratch {
   int64_t* runs;
 };
 
+/// Where the sums of chunk 0 and of the other chunks are, each [in channel][out channel][tap].
+template <class Compute>
+struct GradWeightBinding::Partials {
+  Compute* first;
+  Compute* rest;  // of chunk c at c · weights()
+};
+
 template <class Compute>
 GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) const {
   const int64_t slack = dot_product_kernels<Compute>().lanes;
   Scratch<Compute> s;
-  s.x_elements = ceil_div(mirror_->row_channels, in_blocks_) * x_pitch_ + x_origin_ + slack;
+  s.x_elements = ceil_div(mirror_->row_channels, in_blocks_) * x_pitch_ + slack;
   s.g_elements = ceil_div(mirror_->sum_channels, out_blocks_) * g_pitch_ + slack;
   s.x = arena.take<Compute>(s.x_elements);
   s.g = arena.take<Compute>(s.g_elements);
@@ -112,6 +136,7 @@ std::size_t GradWeightBinding::workspace_bytes(int workers) const {
     using Compute = decltype(compute);
     Arena shared;
     shared.take<Compute>(chunks_ * weights());
+    shared.take<char>(0);  // where the workers begin
     return shared.bytes() + std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>();
   });
 }
@@ -149,7 +174,7 @@ void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t ou
       product.g[c - column.begin] = s.g + c / taps * g_pitch_ + tap_offset_[std::size_t(c % taps)];
     for (int64_t row_panel = 0; row_panel < row_panels; ++row_panel) {
       const Span row = piece(in_channels, row_panels, row_panel);
-      product.x = s.x + x_origin_ + row.begin * x_pitch_;
+      product.x = s.x + row.begin * x_pitch_;
       product.sums = partial + row.begin * product.row_pitch + column.begin;
       kernels.kernel[row.size()][column.size()](product);
     }
@@ -157,7 +182,7 @@ void GradWeightBinding::multiply(const Box& box, int64_t in_channels, int64_t ou
 }
 
 template <class Compute>
-void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Compute* partials,
+void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, const Partials<Compute>& partials,
                                  const Scratch<Compute>& s, int64_t item) const {
   const Convolution& mirror = *mirror_;
   const int64_t taps = int64_t(tap_offset_.size());
@@ -167,8 +192,8 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Co
   item /= in_blocks_;
   const int64_t group = item % mirror.groups, chunk = item / mirror.groups;
   const int64_t row_pitch = mirror.sum_channels * taps;
-  Compute* partial =
-      partials + chunk * weights() + (group * mirror.row_channels + ins.begin) * row_pitch + outs.begin * taps;
+  Compute* partial = (chunk == 0 ? partials.first : partials.rest + chunk * weights()) +
+                     (group * mirror.row_channels + ins.begin) * row_pitch + outs.begin * taps;
 
   for (int64_t row = 0; row < ins.size(); ++row)
     std::fill_n(partial + row * row_pitch, outs.size() * taps, Compute(0));
@@ -182,7 +207,7 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Co
     const Box box = tile_box(tiling_, tile);
     if (box.extent != last_extent) std::fill_n(s.x, s.x_elements, Compute(0));  // a smaller box leaves a rim
     last_extent = box.extent;
-    load_plane(PlaneView{&x, &plain, {0, 0, 0}}, tiling_, box, Fill::box_only,
+    load_plane(PlaneView{&x, &plain, {0, 0, 0}}, x_tiling_, box, Fill::box_only,
                group * mirror.row_channels + ins.begin, ins.size(), s.x, x_pitch_);
     for (std::size_t plane = 0; plane < mirror.planes.size(); ++plane)
       load_plane(PlaneView{&gy, &mirror.source, mirror.planes[plane]}, tiling_, box, Fill::widened,
@@ -192,11 +217,26 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, Co
   }
 }
 
+namespace {
+
+bool is_dense(const Tensor& t) {
+  int64_t stride = 1;
+  for (int d = t.rank - 1; d >= 0; stride *= t.sizes[d--])
+    if (t.sizes[d] > 1 && t.strides[d] != stride) return false;
+  return true;
+}
+
+}  // namespace
+
 template <class Compute>
 void GradWeightBinding::run_in(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw,
                                const RunOptions& options, int workers) const {
   Arena arena(options.workspace);
-  Compute* partials = arena.take<Compute>(chunks_ * weights());
+  // Chunk 0 is summed in gw itself where gw looks like a chunk.
+  const bool in_place = is_dense(gw) && size_of(gw.dtype) == sizeof(Compute);
+  Partials<Compute> partials;
+  partials.rest = arena.take<Compute>(chunks_ * weights());
+  partials.first = in_place ? static_cast<Compute*>(gw.data) : partials.rest;
   char* scratch_memory = arena.take<char>(0);
   const std::size_t per_worker = scratch_bytes<Compute>();
   if (multiply_adds_ < serial_multiply_adds) workers = 1;
@@ -204,15 +244,21 @@ void GradWeightBinding::run_in(const ConstTensor& x, const ConstTensor& gy, cons
     Arena mine(scratch_memory + std::size_t(worker) * per_worker);
     run_item<Compute>(x, gy, partials, scratch<Compute>(mine), item);
   });
+  const bool all_meet = std::find(tap_meets_.begin(), tap_meets_.end(), false) == tap_meets_.end();
+  if (in_place && chunks_ == 1 && all_meet) return;
 
   // Add the chunks, one input channel at a time, and spread the sums over gw's own strides.
   const int64_t in_channels = gw.sizes[0], row = weights() / in_channels;
   share(options.executor, workers, in_channels, [&](int, int64_t channel) {
-    Compute* sums = partials + channel * row;
+    Compute* sums = partials.first + channel * row;
     for (int64_t chunk = 1; chunk < chunks_; ++chunk) {
-      const Compute* more = sums + chunk * weights();
+      const Compute* more = partials.rest + chunk * weights() + channel * row;
       for (int64_t i = 0; i < row; ++i) sums[i] += more[i];
     }
+    if (!all_meet)
+      for (int64_t i = 0; i < row; ++i)
+        if (!tap_meets_[std::size_t(i) % tap_meets_.size()]) sums[i] = 0;
+    if (in_place) return;
     with_storage<Compute>(gw.dtype, [&](auto storage) {
       using Storage = decltype(storage);
       Storage* to = static_cast<Storage*>(gw.data) + channel * gw.strides[0];

@@ -29,6 +29,8 @@ class GradWeightBinding {
   template <class Compute>
   struct Scratch;
   template <class Compute>
+  struct Partials;
+  template <class Compute>
   Scratch<Compute> scratch(Arena& arena) const;
   template <class Compute>
   std::size_t scratch_bytes() const;
@@ -36,8 +38,8 @@ class GradWeightBinding {
   void run_in(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw, const RunOptions& options,
               int workers) const;
   template <class Compute>
-  void run_item(const ConstTensor& x, const ConstTensor& gy, Compute* partials, const Scratch<Compute>& scratch,
-                std::int64_t item) const;
+  void run_item(const ConstTensor& x, const ConstTensor& gy, const Partials<Compute>& partials,
+                const Scratch<Compute>& scratch, std::int64_t item) const;
   template <class Compute>
   void multiply(const Box& box, std::int64_t in_channels, std::int64_t out_channels, Compute* partial,
                 const Scratch<Compute>& scratch) const;
@@ -48,13 +50,14 @@ class GradWeightBinding {
   const Convolution* mirror_;
   bool wide_;
   Tiling tiling_;
+  Tiling x_tiling_;  // the same, but x is read where it is, not where the taps read gy
   std::int64_t in_blocks_ = 1;
   std::int64_t out_blocks_ = 1;
   std::int64_t chunks_ = 1;
   std::int64_t x_pitch_ = 0;              // between channels of the x tile
   std::int64_t g_pitch_ = 0;              // between channels of the gy tile
-  std::int64_t x_origin_ = 0;             // of the box inside the widened tile
   std::vector<std::int64_t> tap_offset_;  // [tap]: into the gy tile
+  std::vector<bool> tap_meets_;           // [tap]: whether any product of this shape uses it
   double multiply_adds_ = 0;
 };
 

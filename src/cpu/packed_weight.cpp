@@ -10,21 +10,14 @@ using std::int64_t;
 
 PackedWeight::PackedWeight(const Convolution& conv, int panel_rows, int64_t cache_bytes, int64_t element_bytes)
     : conv_(&conv), panel_rows_(panel_rows) {
-  int64_t most_taps = 1;
-  for (const PhaseClass& c : conv.classes) most_taps = std::max<int64_t>(most_taps, int64_t(c.taps.size()));
+  // The source lines that one tap of a register tile reads, about four a channel, stay in the first-level
+  // cache until the next tap reads most of them again.
+  const int64_t channels_in_first_level = 512 / element_bytes;
+  sum_blocks_ = ceil_div(conv.sum_channels, channels_in_first_level);
 
-  // A sum block is long enough to pay for loading and storing the sums, and short enough that the source
-  // lines one register tile reads stay in the first-level cache.
-  constexpr int64_t steps_per_sum_block = 384;
-  sum_blocks_ =
-      std::clamp<int64_t>(ceil_div(conv.sum_channels * most_taps, steps_per_sum_block), 1, conv.sum_channels);
-
-  // A row block reuses a tile of source for many rows, while its sums (256 positions of each row) and its
-  // weights each take at most a quarter and a half of the second-level cache.
-  const int64_t rows_by_sums = cache_bytes / 4 / (256 * element_bytes);
-  const int64_t weights_per_row = std::max<int64_t>(1, conv.sum_channels * conv.tap_count() / conv.phase_count());
-  const int64_t rows_by_weights = std::max<int64_t>(64, cache_bytes / 2 / (weights_per_row * element_bytes));
-  const int64_t rows = std::max<int64_t>(panel_rows, std::min(rows_by_sums, rows_by_weights));
+  // A row block is large enough to reuse a loaded tile of source many times, and small enough that its sums at
+  // a few hundred positions stay in the second-level cache. Its weights need not: a tile reads them once.
+  const int64_t rows = std::max<int64_t>(panel_rows, cache_bytes / 4 / (512 * element_bytes));
   const int64_t channels = std::clamp<int64_t>(rows / conv.phase_count(), 1, conv.row_channels);
   row_blocks_ = ceil_div(conv.row_channels, channels);
 }
@@ -53,7 +46,10 @@ void pack_block(const Convolution& conv, const PackedWeight& layout, const Const
   // In-channels are numbered through all groups, out-channels within their group.
   const int64_t group_offset =
       group * (conv.rows_are_outputs ? conv.sum_channels : conv.row_channels) * weight.strides[0];
+  const bool dense_kernel = weight.strides[3] == weight.sizes[4] * weight.strides[4] &&
+                            weight.strides[2] == weight.sizes[3] * weight.strides[3];
   const auto tap_offset = [&](int64_t k) {
+    if (dense_kernel) return k * weight.strides[4];
     const int64_t plane = weight.sizes[3] * weight.sizes[4];
     return k / plane * weight.strides[2] + k / weight.sizes[4] % weight.sizes[3] * weight.strides[3] +
            k % weight.sizes[4] * weight.strides[4];
@@ -61,26 +57,36 @@ void pack_block(const Convolution& conv, const PackedWeight& layout, const Const
 
   with_storage<Compute>(weight.dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    const Storage* from = static_cast<const Storage*>(weight.data) + group_offset;
-    for (std::size_t c = 0; c < conv.classes.size(); ++c) {
-      const PhaseClass& phase_class = conv.classes[c];
-      const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
-      for (int64_t s = 0; s < layout.sum_blocks(); ++s) {
-        const Span sums = layout.sum_block(s);
-        Compute* to = packed + layout.offset(group, row_block, c, s);
-        for (int64_t p = 0; p < layout.panels(rows); ++p) {
-          const Span panel = layout.panel(rows, p);
-          for (std::size_t tap = 0; tap < phase_class.taps.size(); ++tap) {
-            for (int64_t row = panel.begin; row < panel.end; ++row) {
-              const TargetPhase& phase = phase_class.phases[std::size_t(row / channels.size())];
-              const int64_t channel = channels.begin + row % channels.size();
-              const Storage* element =
-                  from + channel * row_stride + tap_offset(phase.k[tap]) + sums.begin * sum_stride;
-              Compute* slot = to + (row - panel.begin);
-              for (int64_t i = 0; i < sums.size(); ++i)
-                slot[i * panel.size()] = promote<Compute>(element[i * sum_stride]);
+    const Storage* from = static_cast<const Storage*>(weight.data) + group_offset + channels.begin * row_stride;
+    // A few sum channels at a time: what they hold for this block is a few lines of the weight, read once and
+    // picked apart in the first-level cache, and what is written of them is a few whole lines.
+    constexpr int64_t group_of_sums = 8;
+    for (int64_t block = 0; block < layout.sum_blocks(); ++block) {
+      const Span sums = layout.sum_block(block);
+      for (int64_t first = 0; first < sums.size(); first += group_of_sums) {
+        const int64_t last = std::min(first + group_of_sums, sums.size());
+        for (std::size_t c = 0; c < conv.classes.size(); ++c) {
+          const PhaseClass& phase_class = conv.classes[c];
+          const int64_t taps = int64_t(phase_class.taps.size());
+          const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
+          Compute* to = packed + layout.offset(group, row_block, c, block);
+          for (int64_t p = 0; p < layout.panels(rows); ++p) {
+            const Span panel = layout.panel(rows, p);
+            for (int64_t row = panel.begin; row < panel.end;) {
+              // Rows of one phase are neighbouring channels.
+              const std::vector<int64_t>& k = phase_class.phases[std::size_t(row / channels.size())].k;
+              const int64_t channel = row % channels.size();
+              const int64_t count = std::min(panel.end - row, channels.size() - channel);
+              for (int64_t tap = 0; tap < taps; ++tap) {
+                const Storage* element =
+                    from + sums.begin * sum_stride + channel * row_stride + tap_offset(k[std::size_t(tap)]);
+                Compute* slot = to + (panel.begin * taps + tap * panel.size()) * sums.size() + (row - panel.begin);
+                for (int64_t i = first; i < last; ++i)
+                  for (int64_t j = 0; j < count; ++j)
+                    slot[i * panel.size() + j] = promote<Compute>(element[i * sum_stride + j * row_stride]);
+              }
+              row += count;
             }
-            to += sums.size() * panel.size();
           }
         }
       }

@@ -12,6 +12,12 @@ inline std::int64_t magnitude(std::int64_t stride) {
   return stride < 0 ? -stride : stride;
 }
 
+/// Elements of a tensor from one q to the next. Zero where no two positions of the dimension are `step` apart:
+/// nothing is ever multiplied with it then, and a huge step does not overflow.
+inline std::int64_t stepped_stride(std::int64_t step, std::int64_t size, std::int64_t stride) {
+  return step < size ? step * stride : 0;
+}
+
 /// A tensor seen through the grid of one plane: position = q·step + r − padding in each spatial dimension.
 struct PlaneView {
   const ConstTensor* tensor;

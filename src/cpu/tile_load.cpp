@@ -28,6 +28,7 @@ struct LoadPlan {
   bool all = true;                // there is nothing else
 
   int64_t valid(int d) const { return valid_end[d] - valid_begin[d]; }
+  bool inside(int d, int64_t e) const { return e >= valid_begin[d] && e < valid_end[d]; }
 };
 
 LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill) {
@@ -48,11 +49,13 @@ LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, 
     plan.valid_end[d] = end - q0;
     plan.all = plan.all && plan.valid(d) == plan.extent[d];
     const int tensor_dim = dim == batch_dim ? 0 : dim + 1;
+    const int64_t size = view.tensor->sizes[tensor_dim], stride = view.tensor->strides[tensor_dim];
     const int64_t step = dim == batch_dim ? 1 : view.stepping->step[dim - 1];
+    plan.stride[d] = stepped_stride(step, size, stride);
+    if (begin >= end) continue;
     const int64_t start =
         dim == batch_dim ? begin : begin * step + view.r[dim - 1] - view.stepping->padding[dim - 1];
-    plan.stride[d] = step * view.tensor->strides[tensor_dim];
-    plan.origin += start * view.tensor->strides[tensor_dim];
+    plan.origin += start * stride;
   }
   return plan;
 }
@@ -89,28 +92,26 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
   const int densest = densest_dimension(plan, channel_stride, channels);
 
   if (densest == 3) {
-    std::array<int64_t, 4> e;
+    const int64_t left = plan.valid_begin[3], right = plan.extent[3] - plan.valid_end[3];
     for (int64_t c = 0; c < channels; ++c)
-      for (e[0] = 0; e[0] < plan.extent[0]; ++e[0])
-        for (e[1] = 0; e[1] < plan.extent[1]; ++e[1])
-          for (e[2] = 0; e[2] < plan.extent[2]; ++e[2]) {
-            Compute* row = tile + c * channel_pitch;
-            int64_t offset = c * channel_stride;
-            bool inside = true;
-            for (int d = 0; d < 3; ++d) {
-              row += e[d] * tiling.pitch[d];
-              offset += (e[d] - plan.valid_begin[d]) * plan.stride[d];
-              inside = inside && e[d] >= plan.valid_begin[d] && e[d] < plan.valid_end[d];
-            }
-            if (!inside) {
-              std::fill_n(row, plan.extent[3], Compute(0));
-              continue;
-            }
-            std::fill(row, row + plan.valid_begin[3], Compute(0));
-            kernels.load(dtype, source + offset * element, plan.stride[3], plan.valid(3),
-                         row + plan.valid_begin[3]);
-            std::fill(row + plan.valid_end[3], row + plan.extent[3], Compute(0));
+      for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
+        for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
+          Compute* rows = tile + c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
+          const auto zero_rows = [&](int64_t begin, int64_t end) {
+            for (int64_t row = begin; row < end; ++row)
+              std::fill_n(rows + row * tiling.pitch[2], plan.extent[3], Compute(0));
+          };
+          if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
+            zero_rows(0, plan.extent[2]);
+            continue;
           }
+          const int64_t offset = c * channel_stride + (e0 - plan.valid_begin[0]) * plan.stride[0] +
+                                 (e1 - plan.valid_begin[1]) * plan.stride[1];
+          zero_rows(0, plan.valid_begin[2]);
+          kernels.load_rows(dtype, source + offset * element, plan.stride[2], plan.stride[3], plan.valid(2), left,
+                            plan.valid(3), right, rows + plan.valid_begin[2] * tiling.pitch[2], tiling.pitch[2]);
+          zero_rows(plan.valid_end[2], plan.extent[2]);
+        }
     return;
   }
 

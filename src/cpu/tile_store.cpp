@@ -16,7 +16,11 @@ constexpr int64_t largest_interleave = 64;
 /// The positions of dimension d (tensor order, spatial) that a box of q owns.
 Range owned(const Stepping& stepping, int d, int64_t q_begin, int64_t q_count, int64_t size) {
   const int64_t step = stepping.step[d], padding = stepping.padding[d];
-  return {std::max<int64_t>(0, q_begin * step - padding), std::min(size, (q_begin + q_count) * step - padding)};
+  // In 128 bits: the end of the last q may lie a huge step beyond the tensor.
+  const auto position = [&](int64_t q) {
+    return int64_t(std::clamp<__int128>(__int128(q) * step - padding, 0, size));
+  };
+  return {position(q_begin), position(q_begin + q_count)};
 }
 
 template <class Compute>
@@ -30,6 +34,8 @@ struct Store {
   const RowKernels<Compute>& kernels = row_kernels<Compute>();
   const int64_t element = int64_t(size_of(target.dtype));
   const bool same_type = target.dtype == (sizeof(Compute) == 8 ? DType::f64 : DType::f32);
+
+  mutable int64_t filled_for = -1;  // the channel whose bias the row buffer holds
 
   Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
 
@@ -66,7 +72,10 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
   };
   const std::vector<int64_t>& r = slots.r(2);
   const Compute* sources[largest_interleave];
-  if (int64_t(r.size()) < step) std::fill_n(filled, q_count, bias(channel));
+  if (int64_t(r.size()) < step && (filled_for < 0 || bias(filled_for) != bias(channel))) {
+    std::fill_n(filled, q_count, bias(channel));
+    filled_for = channel;
+  }
   std::fill_n(sources, step, filled);
   for (std::size_t i = 0; i < r.size(); ++i) sources[r[i]] = sums_of(int(i));
 
@@ -156,7 +165,9 @@ void Store<Compute>::phases(int64_t first_channel) const {
   std::array<int64_t, 5> stride, pitch;  // 0 to 3: tile dimensions, 4: channels
   for (int d = 0; d < 4; ++d) {
     const int dim = tiling.dim[d];
-    stride[d] = dim == batch_dim ? target.strides[0] : stepping.step[dim - 1] * target.strides[dim + 1];
+    stride[d] = dim == batch_dim
+                    ? target.strides[0]
+                    : stepped_stride(stepping.step[dim - 1], target.sizes[dim + 1], target.strides[dim + 1]);
     pitch[d] = tiling.column_stride(d);
   }
   stride[4] = target.strides[1], pitch[4] = tile.row_pitch;
@@ -177,18 +188,19 @@ void Store<Compute>::phases(int64_t first_channel) const {
         for (int d = 0; d < 4; ++d) {
           const int dim = tiling.dim[d];
           int64_t begin = box.begin[d], end = begin + box.extent[d];
-          if (dim != batch_dim) {
+          if (dim == batch_dim) {
+            offset += begin * target.strides[0];
+          } else {
             const int64_t r = slots.r(dim - 1)[i[std::size_t(dim - 1)]];
             const Range q =
                 phase_range(r, stepping.step[dim - 1], stepping.padding[dim - 1], target.sizes[dim + 1]);
             begin = std::max(begin, q.begin);
             end = std::min(end, q.end);
+            any = any && begin < end;
+            if (!any) break;
             offset += (begin * stepping.step[dim - 1] + r - stepping.padding[dim - 1]) * target.strides[dim + 1];
-          } else {
-            offset += begin * target.strides[0];
           }
           count[d] = end - begin;
-          any = any && begin < end;
           from += (begin - box.begin[d]) * pitch[d];
         }
         if (!any) continue;

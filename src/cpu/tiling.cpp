@@ -12,7 +12,7 @@ using std::int64_t;
 // Cycles, roughly, on a machine with two multiply-add units. Only their ratios matter.
 constexpr double cycles_per_multiply_add = 0.5;  // of a vector
 constexpr double contiguous_element = 0.2;       // moved between a tensor and a tile
-constexpr double transposed_element = 1.2;  // the same, where the tile's innermost dimension is not the tensor's
+constexpr double transposed_element = 0.6;  // the same, where the tile's innermost dimension is not the tensor's
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -84,7 +84,9 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
         const bool fits =
             double(t.plane_elements) * costs.source_bytes_per_position <= double(costs.largest_source_bytes) &&
             double(t.columns()) * costs.sum_bytes_per_position <= double(costs.largest_sum_bytes);
-        if ((fits && t.tile_count() >= costs.fewest_tiles) || columns <= costs.lanes) break;
+        // Threads want many tiles; below a few registers' width, a tile costs more than an idle thread.
+        const bool enough = t.tile_count() >= costs.fewest_tiles || columns <= 8 * costs.lanes;
+        if ((fits && enough) || columns <= costs.lanes) break;
       }
       t.cost = cost_per_position(t, grid, costs);
       if (best.cost == 0 || t.cost < best.cost) best = t;

@@ -29,8 +29,9 @@ std::vector<Phase> phases_of(int64_t kernel, int64_t stride, int64_t dilation) {
     const int64_t r = k0 * dilation % stride;
     const int64_t c = (k0 * dilation - r) / stride;
     Phase phase{.r = r, .taps = {}};
-    for (int64_t k = k0, j = 0; k < kernel; k += step, ++j)
-      phase.taps.push_back({.k = k, .shift = c + j * (dilation / g)});
+    const int64_t count = (kernel - 1 - k0) / step + 1;  // k0 + count·step may not fit
+    for (int64_t j = 0; j < count; ++j)
+      phase.taps.push_back({.k = k0 + j * step, .shift = c + j * (dilation / g)});
     phases.push_back(std::move(phase));
   }
   std::sort(phases.begin(), phases.end(), [](const Phase& a, const Phase& b) { return a.r < b.r; });
@@ -38,8 +39,8 @@ std::vector<Phase> phases_of(int64_t kernel, int64_t stride, int64_t dilation) {
 }
 
 Range phase_range(int64_t r, int64_t stride, int64_t padding, int64_t output) {
-  // Division rounding up, right for negative numerators, which truncation is not.
-  const auto ceil_div = [](int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -((-a) / b); };
+  // Division rounding up: truncation does so for negative numerators only. a + b may not fit.
+  const auto ceil_div = [](int64_t a, int64_t b) { return a / b + (a > 0 && a % b != 0); };
   return {.begin = ceil_div(padding - r, stride), .end = ceil_div(output + padding - r, stride)};
 }
 

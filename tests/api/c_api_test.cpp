@@ -202,7 +202,30 @@ TEST_F(CApiRun, AllPassesAgreeWithTheOracle) {
   o = options(TCONV_GRAD_BIAS);
   ASSERT_EQ(tconv_grad_bias(binding_, &gy, &cgb, &o), TCONV_OK) << tconv_last_error();
   EXPECT_EQ(compare("gb", tconv::DType::f32, gb.values(), truth(case_, tconv::Pass::grad_bias, operands)), "");
-  EXPECT_GT(threads_.calls, 0) << "the caller's executor was used";
+}
+
+TEST_F(CApiRun, ExecutorsOfTheCallerDoTheWork) {
+  Case c{
+      .layer = {.in_channels = 64, .out_channels = 64, .kernel = {4}, .stride = {2}}, .batch = 2, .input = {2000}};
+  const tconv_layer layer = c_layer(c.layer);
+  tconv_plan* plan = nullptr;
+  tconv_binding* binding = nullptr;
+  ASSERT_EQ(tconv_plan_create(&layer, TCONV_CPU, 0, &plan), TCONV_OK);
+  ASSERT_EQ(tconv_bind(plan, c.batch, c.input.data(), &binding), TCONV_OK);
+  tconv_plan_destroy(plan);
+  size_t bytes = 0;
+  ASSERT_EQ(tconv_workspace_bytes(binding, TCONV_FORWARD, 3, &bytes), TCONV_OK);
+  Workspace workspace(bytes);
+  const tconv_run_options o{workspace.data(), bytes, &threads_.executor, nullptr, nullptr};
+  Buffer x(tconv::DType::f32, input_sizes(c), Order::channels_first, random_);
+  Buffer w(tconv::DType::f32, weight_sizes(c), Order::channels_first, random_);
+  Buffer y(tconv::DType::f32, output_sizes(c), Order::channels_first, random_);
+  x.fill_random(random_);
+  w.fill_random(random_);
+  const tconv_tensor cx = c_tensor(x), cw = c_tensor(w), cy = c_tensor(y);
+  ASSERT_EQ(tconv_forward(binding, &cx, &cw, nullptr, &cy, &o), TCONV_OK) << tconv_last_error();
+  EXPECT_GT(threads_.calls, 0);
+  tconv_binding_destroy(binding);
 }
 
 TEST_F(CApiRun, Refusals) {

@@ -17,12 +17,22 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// The first n lanes of memory, zeros behind them; nothing else is read.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, std::int64_t n) {
+  return hn::MaskedLoad(hn::FirstN(d, std::size_t(HWY_MAX(n, 0))), d, from);
+}
+
 /// row[j] = source[j] with conversion.
 template <class Compute, class Storage>
 HWY_INLINE void LoadContiguous(const Storage* HWY_RESTRICT source, std::int64_t count, Compute* HWY_RESTRICT row) {
   std::int64_t j = 0;
   if constexpr (std::is_same_v<Compute, Storage>) {
-    std::memcpy(row, source, std::size_t(count) * sizeof(Compute));
+    const hn::ScalableTag<Compute> d;
+    const std::int64_t lanes = hn::Lanes(d);
+    for (; j + lanes <= count; j += lanes) hn::StoreU(hn::LoadU(d, source + j), d, row + j);
+    if (j < count)
+      hn::BlendedStore(LoadFirst(d, source + j, count - j), hn::FirstN(d, std::size_t(count - j)), d, row + j);
     return;
   } else if constexpr (std::is_same_v<Storage, Half>) {
     const hn::ScalableTag<float> d;
@@ -34,7 +44,26 @@ HWY_INLINE void LoadContiguous(const Storage* HWY_RESTRICT source, std::int64_t 
   for (; j < count; ++j) row[j] = promote<Compute>(source[j]);
 }
 
-/// row[j] = source[j · step], step 2 to 4. Never reads past source[(count − 1) · step].
+/// row[j] = source[2 · j]. Never reads past source[(count − 1) · 2].
+HWY_INLINE void LoadEverySecond(const float* HWY_RESTRICT source, std::int64_t count, float* HWY_RESTRICT row) {
+  std::int64_t j = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  for (; j + lanes < count; j += lanes)
+    hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, source + 2 * j + lanes), hn::LoadU(d, source + 2 * j)), d, row + j);
+  const std::int64_t left = 2 * (count - j) - 1;  // elements that may be read
+  if (left > 0) {
+    const auto even =
+        hn::ConcatEven(d, LoadFirst(d, source + 2 * j + lanes, left - lanes), LoadFirst(d, source + 2 * j, left));
+    hn::BlendedStore(even, hn::FirstN(d, std::size_t(count - j)), d, row + j);
+  }
+#else
+  for (; j < count; ++j) row[j] = source[2 * j];
+#endif
+}
+
+/// row[j] = source[j · step], step 3 or 4. Never reads past source[(count − 1) · step].
 template <int step>
 HWY_INLINE void LoadEvery(const float* HWY_RESTRICT source, std::int64_t count, float* HWY_RESTRICT row) {
   std::int64_t j = 0;
@@ -43,7 +72,6 @@ HWY_INLINE void LoadEvery(const float* HWY_RESTRICT source, std::int64_t count, 
   const std::int64_t lanes = hn::Lanes(d);
   for (; j + lanes < count; j += lanes) {
     hn::Vec<decltype(d)> a, b, c, e;
-    if constexpr (step == 2) hn::LoadInterleaved2(d, source + j * step, a, b);
     if constexpr (step == 3) hn::LoadInterleaved3(d, source + j * step, a, b, c);
     if constexpr (step == 4) hn::LoadInterleaved4(d, source + j * step, a, b, c, e);
     hn::StoreU(a, d, row + j);
@@ -52,34 +80,90 @@ HWY_INLINE void LoadEvery(const float* HWY_RESTRICT source, std::int64_t count, 
   for (; j < count; ++j) row[j] = source[j * step];
 }
 
+template <class Compute, class Storage>
+HWY_INLINE void LoadRow(const Storage* source, std::int64_t stride, std::int64_t count, Compute* row) {
+  if (stride == 1) return LoadContiguous(source, count, row);
+  if constexpr (std::is_same_v<Storage, float>) {
+    if (stride == 2) return LoadEverySecond(source, count, row);
+    if (stride == 3) return LoadEvery<3>(source, count, row);
+    if (stride == 4) return LoadEvery<4>(source, count, row);
+  }
+  for (std::int64_t j = 0; j < count; ++j) row[j] = promote<Compute>(source[j * stride]);
+}
+
 template <class Compute>
 void Load(DType dtype, const void* source, std::int64_t stride, std::int64_t count, Compute* row) {
+  with_storage<Compute>(
+      dtype, [&](auto storage) { LoadRow(static_cast<const decltype(storage)*>(source), stride, count, row); });
+}
+
+template <class Compute>
+void LoadRows(DType dtype, const void* source, std::int64_t row_stride, std::int64_t stride, std::int64_t rows,
+              std::int64_t left, std::int64_t count, std::int64_t right, Compute* tile, std::int64_t tile_pitch) {
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    const Storage* from = static_cast<const Storage*>(source);
-    if (stride == 1) return LoadContiguous(from, count, row);
-    if constexpr (std::is_same_v<Storage, float>) {
-      if (stride == 2) return LoadEvery<2>(from, count, row);
-      if (stride == 3) return LoadEvery<3>(from, count, row);
-      if (stride == 4) return LoadEvery<4>(from, count, row);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      Compute* HWY_RESTRICT to = tile + row * tile_pitch;
+      for (std::int64_t j = 0; j < left; ++j) to[j] = 0;
+      LoadRow(static_cast<const Storage*>(source) + row * row_stride, stride, count, to + left);
+      for (std::int64_t j = left + count; j < left + count + right; ++j) to[j] = 0;
     }
-    for (std::int64_t j = 0; j < count; ++j) row[j] = promote<Compute>(from[j * stride]);
   });
 }
 
-// Transposes go block by block, so that the strided side of a block stays in the first-level cache.
-constexpr std::int64_t block = 16;
+#if HWY_TARGET != HWY_SCALAR
+/// out[j · out_pitch + i] = in[i · in_pitch + j] for i, j < 4.
+HWY_INLINE void Transpose4x4(const float* in, std::int64_t in_pitch, float* out, std::int64_t out_pitch) {
+  const hn::CappedTag<float, 4> d;
+  const hn::Repartition<double, decltype(d)> pairs;
+  const auto a = hn::LoadU(d, in), b = hn::LoadU(d, in + in_pitch);
+  const auto c = hn::LoadU(d, in + 2 * in_pitch), e = hn::LoadU(d, in + 3 * in_pitch);
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b)),
+             ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+  const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e)),
+             ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low)), d, out);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low)), d, out + out_pitch);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, out + 2 * out_pitch);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, out + 3 * out_pitch);
+}
+#endif
+
+/// out[j · out_pitch + i] = in[i · in_pitch + j · in_stride], with conversion. Goes by blocks, so that the strided
+/// side of a block stays in the first-level cache.
+template <class Out, class In, class Convert>
+HWY_INLINE void Transpose(const In* in, std::int64_t in_pitch, std::int64_t in_stride, std::int64_t count_i,
+                          std::int64_t count_j, Out* out, std::int64_t out_pitch, std::int64_t out_stride,
+                          const Convert& convert) {
+  constexpr std::int64_t block = 16;
+  for (std::int64_t j0 = 0; j0 < count_j; j0 += block) {
+    const std::int64_t j1 = HWY_MIN(j0 + block, count_j);
+    std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (std::is_same_v<In, float> && std::is_same_v<Out, float>) {
+      if (in_stride == 1 && out_stride == 1)
+        for (; i + 4 <= count_i; i += 4) {
+          std::int64_t j = j0;
+          for (; j + 4 <= j1; j += 4)
+            Transpose4x4(in + i * in_pitch + j, in_pitch, out + j * out_pitch + i, out_pitch);
+          for (; j < j1; ++j)
+            for (int k = 0; k < 4; ++k) out[j * out_pitch + i + k] = in[(i + k) * in_pitch + j];
+        }
+    }
+#endif
+    for (; i < count_i; ++i)
+      for (std::int64_t j = j0; j < j1; ++j)
+        out[j * out_pitch + i * out_stride] = convert(in[i * in_pitch + j * in_stride]);
+  }
+}
 
 template <class Compute>
 void LoadTransposed(DType dtype, const void* source, std::int64_t stride_a, std::int64_t stride_b,
                     std::int64_t count_a, std::int64_t count_b, Compute* tile, std::int64_t tile_pitch) {
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    const Storage* from = static_cast<const Storage*>(source);
-    for (std::int64_t b0 = 0; b0 < count_b; b0 += block)
-      for (std::int64_t a = 0; a < count_a; ++a)
-        for (std::int64_t b = b0; b < HWY_MIN(b0 + block, count_b); ++b)
-          tile[b * tile_pitch + a] = promote<Compute>(from[a * stride_a + b * stride_b]);
+    Transpose(static_cast<const Storage*>(source), stride_a, stride_b, count_a, count_b, tile, tile_pitch, 1,
+              [](Storage value) { return promote<Compute>(value); });
   });
 }
 
@@ -107,11 +191,8 @@ void StoreTransposed(DType dtype, const Compute* tile, std::int64_t tile_pitch, 
                      std::int64_t count_b, void* target, std::int64_t stride_a, std::int64_t stride_b) {
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    Storage* to = static_cast<Storage*>(target);
-    for (std::int64_t b0 = 0; b0 < count_b; b0 += block)
-      for (std::int64_t a = 0; a < count_a; ++a)
-        for (std::int64_t b = b0; b < HWY_MIN(b0 + block, count_b); ++b)
-          to[a * stride_a + b * stride_b] = demote<Storage>(tile[b * tile_pitch + a]);
+    Transpose(tile, tile_pitch, 1, count_b, count_a, static_cast<Storage*>(target), stride_a, stride_b,
+              [](Compute value) { return demote<Storage>(value); });
   });
 }
 
@@ -187,6 +268,7 @@ double Sum(const Compute* row, std::int64_t count) {
 template <class Compute>
 RowKernels<Compute> MakeTable() {
   return {.load = &Load<Compute>,
+          .load_rows = &LoadRows<Compute>,
           .load_transposed = &LoadTransposed<Compute>,
           .store = &Store<Compute>,
           .store_transposed = &StoreTransposed<Compute>,

@@ -13,6 +13,10 @@ template <class Compute>
 struct RowKernels {
   /// row[j] = source[j · stride]
   void (*load)(DType dtype, const void* source, std::int64_t stride, std::int64_t count, Compute* row);
+  /// The same for several rows, each with `left` zeros before and `right` zeros behind it.
+  void (*load_rows)(DType dtype, const void* source, std::int64_t row_stride, std::int64_t stride,
+                    std::int64_t rows, std::int64_t left, std::int64_t count, std::int64_t right, Compute* tile,
+                    std::int64_t tile_pitch);
   /// tile[b · tile_pitch + a] = source[a · stride_a + b · stride_b]; made for stride_b = 1
   void (*load_transposed)(DType dtype, const void* source, std::int64_t stride_a, std::int64_t stride_b,
                           std::int64_t count_a, std::int64_t count_b, Compute* tile, std::int64_t tile_pitch);

@@ -1,0 +1,39 @@
+"""KernelBench level 1, problem 69: 2D asymmetric input and kernel (2D).
+
+PyTorch computes this one in TF32 by default, so "tf32" is what agrees with it.
+"""
+
+from torch import Tensor, nn
+
+import tconv
+
+
+class ModelNew(nn.Module):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: tuple,
+        stride: tuple = (1, 1),
+        padding: tuple = (0, 0),
+        output_padding: tuple = (0, 0),
+        dilation: tuple = (1, 1),
+        groups: int = 1,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.conv_transpose2d = tconv.nn.ConvTranspose2d(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride=stride,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
+            groups=groups,
+            bias=bias,
+        )
+        self.conv_transpose2d.precision = "tf32"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv_transpose2d(x)

@@ -1,0 +1,35 @@
+"""KernelBench level 1, problem 74: 1D dilated (1D).
+
+PyTorch computes this one in TF32 by default, so "tf32" is what agrees with it.
+"""
+
+from torch import Tensor, nn
+
+import tconv
+
+
+class ModelNew(nn.Module):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.conv1d_transpose = tconv.nn.ConvTranspose1d(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            bias=bias,
+        )
+        self.conv1d_transpose.precision = "tf32"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv1d_transpose(x)

@@ -1,0 +1,43 @@
+// The operators' kernels: one set for each device tconv's operators take tensors of.
+//
+//   conv_transpose              T: y  = Σ x·w + bias
+//   conv_transpose_grad_input   C: gx = Σ gy·w, the adjoint of T in x
+//   conv_transpose_grad_weight  W: gw = Σ x·gy, the adjoint of T in w
+//   conv_transpose_grad_bias    gb = Σ gy, with the weight for the layer's sizes
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "tensor_view.hpp"
+
+namespace tconv::pytorch {
+
+using OptionalTensor = std::optional<TorchTensor>;
+using Integers = std::vector<std::int64_t>;
+
+namespace cpu {
+TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                           const Integers& geometry, std::int64_t groups, bool allow_tf32);
+TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
+                                      const Integers& geometry, std::int64_t groups, bool allow_tf32);
+TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTensor& grad_output,
+                                       const Integers& kernel_size, const Integers& geometry, std::int64_t groups,
+                                       bool allow_tf32);
+TorchTensor conv_transpose_grad_bias(const TorchTensor& grad_output, const TorchTensor& weight,
+                                     const Integers& geometry, std::int64_t groups);
+}  // namespace cpu
+
+namespace cuda {
+TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                           const Integers& geometry, std::int64_t groups, bool allow_tf32);
+TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
+                                      const Integers& geometry, std::int64_t groups, bool allow_tf32);
+TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTensor& grad_output,
+                                       const Integers& kernel_size, const Integers& geometry, std::int64_t groups,
+                                       bool allow_tf32);
+TorchTensor conv_transpose_grad_bias(const TorchTensor& grad_output, const TorchTensor& weight,
+                                     const Integers& geometry, std::int64_t groups);
+}  // namespace cuda
+
+}  // namespace tconv::pytorch

@@ -1,0 +1,115 @@
+// The operators' schemas and their kernels, registered through the Stable ABI: this library is one binary
+// for every PyTorch from 2.10 on and for every version of Python. Autograd, fake kernels, autocast and
+// batching rules are registered in python/tconv.
+#include <torch/csrc/stable/library.h>
+
+#include "kernels.hpp"
+#include "layer_table.hpp"
+
+// `geometry` is stride, padding, output_padding and dilation, one after the other: see problem.hpp.
+//
+// The operators with an underscore are the same three for eager calls, with a layer's number in the place of
+// its parameters, and all gradients of a layer in one call. They are called where autograd has been seen to,
+// never appear in a graph, and need none of the registrations the others have.
+STABLE_TORCH_LIBRARY(tconv, library) {
+  library.def(
+      "conv_transpose(Tensor input, Tensor weight, Tensor? bias, SymInt[] geometry, SymInt groups, "
+      "bool allow_tf32) -> Tensor");
+  library.def(
+      "conv_transpose_grad_input(Tensor grad_output, Tensor weight, SymInt[] geometry, SymInt groups, "
+      "bool allow_tf32) -> Tensor");
+  library.def(
+      "conv_transpose_grad_weight(Tensor input, Tensor grad_output, SymInt[] kernel_size, SymInt[] geometry, "
+      "SymInt groups, bool allow_tf32) -> Tensor");
+
+  library.def("_layer_number(int[] geometry, int groups, bool allow_tf32) -> int");
+  library.def("_conv_transpose(Tensor input, Tensor weight, Tensor? bias, int layer) -> Tensor");
+  library.def("_conv_transpose_grad_input(Tensor grad_output, Tensor weight, int layer) -> Tensor");
+  library.def(
+      "_conv_transpose_grad_weight(Tensor input, Tensor grad_output, int[] kernel_size, int layer) -> Tensor");
+  library.def(
+      "_conv_transpose_backward(Tensor grad_output, Tensor input, Tensor weight, bool needs_input, "
+      "bool needs_weight, bool needs_bias, int layer) -> (Tensor?, Tensor?, Tensor?)");
+}
+
+namespace {
+
+namespace cpu = tconv::pytorch::cpu;
+namespace cuda = tconv::pytorch::cuda;
+using tconv::pytorch::Integers;
+using tconv::pytorch::layer_of;
+using tconv::pytorch::OptionalTensor;
+using tconv::pytorch::TorchTensor;
+
+std::int64_t layer_number(const Integers& geometry, std::int64_t groups, bool allow_tf32) {
+  return tconv::pytorch::number_of({.geometry = geometry, .groups = groups, .allow_tf32 = allow_tf32});
+}
+
+/// A kernel of the operators above as one of those with a number.
+template <auto kernel>
+TorchTensor forward(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                    std::int64_t number) {
+  const auto& layer = layer_of(number);
+  return kernel(input, weight, bias, layer.geometry, layer.groups, layer.allow_tf32);
+}
+
+template <auto kernel>
+TorchTensor grad_input(const TorchTensor& grad_output, const TorchTensor& weight, std::int64_t number) {
+  const auto& layer = layer_of(number);
+  return kernel(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32);
+}
+
+template <auto kernel>
+TorchTensor grad_weight(const TorchTensor& input, const TorchTensor& grad_output, const Integers& kernel_size,
+                        std::int64_t number) {
+  const auto& layer = layer_of(number);
+  return kernel(input, grad_output, kernel_size, layer.geometry, layer.groups, layer.allow_tf32);
+}
+
+template <auto grad_input_kernel, auto grad_weight_kernel, auto grad_bias_kernel>
+std::tuple<OptionalTensor, OptionalTensor, OptionalTensor> backward(const TorchTensor& grad_output,
+                                                                    const TorchTensor& input,
+                                                                    const TorchTensor& weight, bool needs_input,
+                                                                    bool needs_weight, bool needs_bias,
+                                                                    std::int64_t number) {
+  const auto& layer = layer_of(number);
+  const auto sizes = weight.sizes();
+  OptionalTensor for_input, for_weight, for_bias;
+  if (needs_input)
+    for_input = grad_input_kernel(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32);
+  if (needs_weight)
+    for_weight = grad_weight_kernel(input, grad_output, Integers(sizes.begin() + 2, sizes.end()), layer.geometry,
+                                    layer.groups, layer.allow_tf32);
+  if (needs_bias) for_bias = grad_bias_kernel(grad_output, weight, layer.geometry, layer.groups);
+  return {for_input, for_weight, for_bias};
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(tconv, CompositeExplicitAutograd, library) {
+  library.impl("_layer_number", TORCH_BOX(&layer_number));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(tconv, CPU, library) {
+  library.impl("conv_transpose", TORCH_BOX(&cpu::conv_transpose));
+  library.impl("conv_transpose_grad_input", TORCH_BOX(&cpu::conv_transpose_grad_input));
+  library.impl("conv_transpose_grad_weight", TORCH_BOX(&cpu::conv_transpose_grad_weight));
+  library.impl("_conv_transpose", TORCH_BOX(&forward<cpu::conv_transpose>));
+  library.impl("_conv_transpose_grad_input", TORCH_BOX(&grad_input<cpu::conv_transpose_grad_input>));
+  library.impl("_conv_transpose_grad_weight", TORCH_BOX(&grad_weight<cpu::conv_transpose_grad_weight>));
+  library.impl("_conv_transpose_backward",
+               TORCH_BOX((&backward<cpu::conv_transpose_grad_input, cpu::conv_transpose_grad_weight,
+                                    cpu::conv_transpose_grad_bias>)));
+}
+
+STABLE_TORCH_LIBRARY_IMPL(tconv, CUDA, library) {
+  library.impl("conv_transpose", TORCH_BOX(&cuda::conv_transpose));
+  library.impl("conv_transpose_grad_input", TORCH_BOX(&cuda::conv_transpose_grad_input));
+  library.impl("conv_transpose_grad_weight", TORCH_BOX(&cuda::conv_transpose_grad_weight));
+  library.impl("_conv_transpose", TORCH_BOX(&forward<cuda::conv_transpose>));
+  library.impl("_conv_transpose_grad_input", TORCH_BOX(&grad_input<cuda::conv_transpose_grad_input>));
+  library.impl("_conv_transpose_grad_weight", TORCH_BOX(&grad_weight<cuda::conv_transpose_grad_weight>));
+  library.impl("_conv_transpose_backward",
+               TORCH_BOX((&backward<cuda::conv_transpose_grad_input, cuda::conv_transpose_grad_weight,
+                                    cuda::conv_transpose_grad_bias>)));
+}

@@ -1,0 +1,34 @@
+"""tconv: transposed convolutions for PyTorch.
+
+Three ways in, from the least to the most of your code changed::
+
+    tconv.convert(model)                          # every transposed convolution of a model, in place
+    layer = tconv.nn.ConvTranspose1d(512, 256, 16, stride=8, padding=4)
+    y = tconv.conv_transpose1d(x, weight, bias, stride=8, padding=4)
+
+All of them take what PyTorch's own take and give what PyTorch's own give, gradients of any order included.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from . import _autocast, _fake, _vmap, nn
+from .convert import Report, convert, revert
+from .functional import conv_transpose1d, conv_transpose2d, conv_transpose3d
+
+__all__ = [
+    "Report",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "convert",
+    "nn",
+    "revert",
+]
+
+try:
+    __version__ = version("tconv")
+except PackageNotFoundError:
+    __version__ = "0+unknown"
+
+del PackageNotFoundError, version
+del _autocast, _fake, _vmap  # imported for what they register

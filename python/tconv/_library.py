@@ -1,0 +1,47 @@
+"""Loads the operator library and names its operators.
+
+Each operator is the gradient of the other two, so derivatives of every order are made of them:
+
+========================  =================================  ==================================
+operator                  computes                           is
+========================  =================================  ==================================
+``CONV_TRANSPOSE``        ``y = T(x, w) + bias``             the layer
+``GRAD_INPUT``            ``gx = C(gy, w)``                  the adjoint of T in x
+``GRAD_WEIGHT``           ``gw = W(x, gy)``                  the adjoint of T in w
+========================  =================================  ==================================
+
+All three take the layer's geometry as one list, see :mod:`tconv._layer`. The ``run_`` functions are the same
+for eager calls: they take a layer's number, and nothing stands between them and the kernels.
+"""
+
+from pathlib import Path
+
+import torch
+
+_LIBRARY = Path(__file__).parent / "libtconv_torch.so"
+
+if not _LIBRARY.exists():
+    raise ImportError(
+        f"tconv's operator library is missing: {_LIBRARY} does not exist. "
+        "Install the package with pip (see docs/pytorch.md); the source folder alone is not enough."
+    )
+torch.ops.load_library(str(_LIBRARY))
+
+CONV_TRANSPOSE = torch.ops.tconv.conv_transpose.default
+GRAD_INPUT = torch.ops.tconv.conv_transpose_grad_input.default
+GRAD_WEIGHT = torch.ops.tconv.conv_transpose_grad_weight.default
+
+LIBRARY = torch.library.Library("tconv", "IMPL")
+"""Where the Python side registers its kernels for the operators."""
+
+layer_number = torch.ops.tconv._layer_number.default
+
+for _pass in ("", "_grad_input", "_grad_weight", "_backward"):
+    LIBRARY.impl(f"_conv_transpose{_pass}", torch.library.fallthrough_kernel, "Autograd")
+
+# OpOverload.__call__ only forwards to these.
+run_conv_transpose = torch.ops.tconv._conv_transpose.default._op
+run_grad_input = torch.ops.tconv._conv_transpose_grad_input.default._op
+run_grad_weight = torch.ops.tconv._conv_transpose_grad_weight.default._op
+run_backward = torch.ops.tconv._conv_transpose_backward.default._op
+"""All gradients of the layer at once: ``(gy, x, w, needs_x, needs_w, needs_bias, number) -> (gx, gw, gb)``."""

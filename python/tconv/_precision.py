@@ -1,0 +1,23 @@
+"""Which products of float32 tensors may be formed in TF32 on a GPU."""
+
+from typing import Literal
+
+import torch
+
+Precision = Literal["fp32", "tf32"]
+
+
+@torch.compiler.assume_constant_result
+def _pytorch_allows_tf32() -> bool:
+    # Answers for torch.backends.cudnn.allow_tf32 and for the newer fp32_precision settings alike, and,
+    # other than allow_tf32, may be asked whichever of the two a program has used.
+    return torch.backends.cudnn.conv.fp32_precision == "tf32"
+
+
+def allow_tf32(precision: Precision | None) -> bool:
+    """``None`` follows PyTorch's switches."""
+    if precision is None:
+        return _pytorch_allows_tf32()
+    if precision not in ("fp32", "tf32"):
+        raise ValueError(f"precision must be None, 'fp32' or 'tf32', got {precision!r}")
+    return precision == "tf32"

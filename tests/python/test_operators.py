@@ -1,0 +1,120 @@
+"""The registrations of the three operators, by PyTorch's own checker, and what is true of any implementation."""
+
+import pytest
+import torch
+from torch.library import opcheck
+
+import tconv
+
+OPS = torch.ops.tconv
+GEOMETRY = {1: [2, 1, 1, 1], 2: [2, 1, 1, 0, 1, 0, 1, 2], 3: [1, 2, 1, 0, 0, 1, 0, 1, 0, 1, 1, 2]}
+KERNEL = {1: [4], 2: [3, 2], 3: [2, 3, 2]}
+SPATIAL = {1: [6], 2: [5, 4], 3: [3, 2, 4]}
+FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 3: torch.channels_last_3d}
+
+
+def operands(dims, dtype=torch.float32, groups=2, channels_last=False):
+    x = torch.randn(2, 2 * groups, *SPATIAL[dims], dtype=dtype)
+    w = torch.randn(2 * groups, 3, *KERNEL[dims], dtype=dtype)
+    b = torch.randn(3 * groups, dtype=dtype)
+    if channels_last:
+        x = x.contiguous(memory_format=FORMATS[dims])
+    y = OPS.conv_transpose(x, w, b, GEOMETRY[dims], groups, False)
+    gy = torch.randn_like(y)
+    return [tensor.requires_grad_() for tensor in (x, w, b, gy)]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_opcheck(dims, channels_last):
+    if channels_last and dims == 1:
+        pytest.skip("1D has no channels_last")
+    x, w, b, gy = operands(dims, channels_last=channels_last)
+    rest = (GEOMETRY[dims], 2, False)
+    opcheck(OPS.conv_transpose.default, (x, w, b, *rest))
+    opcheck(OPS.conv_transpose.default, (x, w, None, *rest))
+    opcheck(OPS.conv_transpose_grad_input.default, (gy, w, *rest))
+    opcheck(OPS.conv_transpose_grad_weight.default, (x, gy, KERNEL[dims], *rest))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_each_operator_is_the_adjoint_of_the_others(dims):
+    x, w, _, gy = (t.detach() for t in operands(dims, torch.float64))
+    rest = (GEOMETRY[dims], 2, False)
+    with_y = (OPS.conv_transpose(x, w, None, *rest) * gy).sum()
+    with_x = (OPS.conv_transpose_grad_input(gy, w, *rest) * x).sum()
+    with_w = (OPS.conv_transpose_grad_weight(x, gy, KERNEL[dims], *rest) * w).sum()
+    torch.testing.assert_close(with_x, with_y, rtol=1e-13, atol=1e-12)
+    torch.testing.assert_close(with_w, with_y, rtol=1e-13, atol=1e-12)
+
+
+def test_operators_take_sizes_that_fit_only():
+    x, w, b, gy = (t.detach() for t in operands(1))
+    with pytest.raises(RuntimeError, match="is not the output"):
+        OPS.conv_transpose_grad_input(gy[:, :, :-1], w, GEOMETRY[1], 2, False)
+    with pytest.raises(RuntimeError, match="is not the output"):
+        OPS.conv_transpose_grad_weight(x, gy[:, :, :-1], KERNEL[1], GEOMETRY[1], 2, False)
+    with pytest.raises(RuntimeError, match="kernel_size"):
+        OPS.conv_transpose_grad_weight(x, gy, [4, 4], GEOMETRY[1], 2, False)
+    with pytest.raises(RuntimeError, match="geometry"):
+        OPS.conv_transpose(x, w, b, [1, 1, 1], 2, False)
+    with pytest.raises(IndexError, match="layer number"):
+        OPS._conv_transpose(x, w, b, 10**9)
+
+
+def test_fake_kernels_refuse_what_the_kernels_refuse():
+    from torch._subclasses import FakeTensorMode
+
+    x, w, b, _ = (t.detach() for t in operands(1))
+    bad = [
+        (x[:, :1], w, b, GEOMETRY[1], 2),
+        (x, w, b[:1], GEOMETRY[1], 2),
+        (x, w, b, [0, 1, 0, 1], 2),
+        (x, w, b, [1, -1, 0, 1], 2),
+        (x, w, b, [1, 0, 1, 1], 2),
+        (x, w, b, [1, 0, 0, 0], 2),
+        (x, w, b, [1, 40, 0, 1], 2),
+        (x, w, b, GEOMETRY[1], 0),
+        (x, w, b, GEOMETRY[1], 3),
+        (x.double(), w, b, GEOMETRY[1], 2),
+        (x, w, b.double(), GEOMETRY[1], 2),
+        (x[0], w, b, GEOMETRY[1], 2),
+    ]
+    for arguments in bad:
+        with pytest.raises(RuntimeError):
+            OPS.conv_transpose(*arguments, False)
+        with FakeTensorMode() as mode:
+            fake = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+            with pytest.raises(RuntimeError):
+                OPS.conv_transpose(*fake, False)
+
+
+def test_meta_tensors():
+    module = tconv.nn.ConvTranspose2d(3, 5, 3, stride=2, device="meta")
+    assert module(torch.empty(2, 3, 4, 5, device="meta")).shape == (2, 5, 9, 11)
+
+
+def test_dispatch_modes_see_the_operators():
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    module = tconv.nn.ConvTranspose1d(3, 4, 3)
+    with Recorder():
+        module(torch.randn(1, 3, 5)).sum().backward()
+    assert "tconv.conv_transpose.default" in seen
+    assert "tconv.conv_transpose_grad_weight.default" in seen
+
+
+def test_negative_views_are_materialised():
+    x = torch.randn(1, 3, 5, dtype=torch.complex64).conj().imag
+    w = torch.randn(3, 2, 3)
+    assert x.is_neg()
+    torch.testing.assert_close(
+        tconv.conv_transpose1d(x, w), torch.nn.functional.conv_transpose1d(x.clone().resolve_neg(), w)
+    )
