@@ -21,4 +21,4 @@ ${entries}  };
 
 }  // namespace tconv::cuda
 ")
-file(COPY_FILE ${OUTPUT}.new ${OUTPUT} ONLY_IF_DIFFERENT)
+file(RENAME ${OUTPUT}.new ${OUTPUT})

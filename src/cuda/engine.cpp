@@ -341,18 +341,8 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
     if (!make_row_plan(state->geometry, state->channels_per_word(), 4, state->rows)) {
       state->family = Family::generic;
     } else {
-      // Packing needs no tile: any configuration with these rows does.
-      GemmConfig c{};
-      const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
-      const Geometry& g = state->geometry;
-      c.math = state->math, c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
-      c.kernel = int3(g.kernel), c.stride = int3(g.stride), c.padding = int3(g.padding), c.dilation = int3(g.dilation);
-      c.types = int(state->rows.types.size()), c.channel_blocks = state->rows.channel_blocks;
-      c.channels_per_block = state->rows.channels_per_block, c.width_phases = state->rows.width_phases;
-      c.stage_group_tiles = c.tiles_m = state->rows.row_tiles, c.stage_group_lines = 1;
-      c.box = {1, 1, 8}, c.warps_m = c.warps_n = c.tiles_n = 1, c.x_vector = 1;
-      c.chunk_words = state->rows.paired ? 4 : 8, c.steps_per_slab = 1, c.stages = c.x_stages = 2, c.blocks_per_sm = 1;
-      state->pack = get_kernel({pack_source(c, state->rows, g), "pack", 0}, device);
+      const GemmConfig c = pack_config(state->geometry, state->math, state->rows);
+      state->pack = get_kernel({pack_source(c, state->rows, state->geometry), "pack", 0}, device);
     }
   }
   return std::make_unique<CudaPlan>(std::move(state));

@@ -107,7 +107,32 @@ std::vector<Int3> boxes_for(int columns, const Int3& positions) {
   return boxes;
 }
 
+/// What layer and rows fix of a configuration.
+GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
+  const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
+  GemmConfig c{};
+  c.math = math;
+  c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
+  c.kernel = int3(g.kernel), c.stride = int3(g.stride), c.padding = int3(g.padding), c.dilation = int3(g.dilation);
+  c.first_position = {c.padding.d / c.stride.d, c.padding.h / c.stride.h, c.padding.w / c.stride.w};
+  c.reach = rows.reach;
+  c.types = int(rows.types.size());
+  c.channel_blocks = rows.channel_blocks, c.channels_per_block = rows.channels_per_block;
+  c.phase_major = rows.phase_major, c.width_phases = rows.width_phases;
+  c.stage_group_tiles = rows.stage_group_tiles, c.stage_group_lines = rows.stage_group_lines;
+  c.masked = rows.masked;
+  return c;
+}
+
 }  // namespace
+
+GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows) {
+  GemmConfig c = layer_config(g, math, rows);
+  c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = rows.row_tiles;
+  c.box = {1, 1, 8}, c.x_vector = 1, c.chunk_words = rows.paired ? 4 : 8;
+  c.steps_per_slab = 1, c.stages = c.x_stages = 2, c.blocks_per_sm = 1;
+  return c;
+}
 
 Int3 boxes_of(const GemmConfig& c, const Shape& shape) {
   const auto count = [&](int dim, int box) { return int((positions_of(c, shape, dim) + box - 1) / box); };
@@ -116,19 +141,8 @@ Int3 boxes_of(const GemmConfig& c, const Shape& shape) {
 
 std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan& rows, const Shape& shape,
                                     const Access& access, const DeviceLimits& limits) {
-  const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
-  GemmConfig c{};
-  c.math = math;
-  c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
-  c.kernel = int3(g.kernel), c.stride = int3(g.stride), c.padding = int3(g.padding), c.dilation = int3(g.dilation);
-  c.first_position = {c.padding.d / c.stride.d, c.padding.h / c.stride.h, c.padding.w / c.stride.w};
-  c.reach = rows.reach;
+  GemmConfig c = layer_config(g, math, rows);
   c.x_channels_last = access.x_channels_last, c.x_vector = access.x_vector, c.y_rows = access.y_rows;
-  c.types = int(rows.types.size());
-  c.channel_blocks = rows.channel_blocks, c.channels_per_block = rows.channels_per_block;
-  c.phase_major = rows.phase_major, c.width_phases = rows.width_phases;
-  c.stage_group_tiles = rows.stage_group_tiles, c.stage_group_lines = rows.stage_group_lines;
-  c.masked = rows.masked;
 
   std::size_t most_steps = 0, least_steps = SIZE_MAX, types_with_steps = 0;
   for (const BlockType& type : rows.types) {

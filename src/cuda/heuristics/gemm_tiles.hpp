@@ -41,6 +41,9 @@ struct TileChoice {
 std::vector<TileChoice> price_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,
                                     const Shape& shape, const Access& access, const DeviceLimits& limits);
 
+/// The configuration a layer's weights are packed with: packing needs the rows, and no tile.
+device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows);
+
 /// The boxes that cover the positions of a shape.
 Int3 boxes_of(const device::GemmConfig& config, const Shape& shape);
 
