@@ -51,7 +51,9 @@ std::string config_text(const GemmConfig& c) {
       << ", .tiles_m = " << c.tiles_m << ", .tiles_n = " << c.tiles_n << ",\n"
       << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab
       << ", .stages = " << c.stages << ", .x_stages = " << c.x_stages << ",\n"
-      << "    .resident_steps = " << c.resident_steps << ", .blocks_per_sm = " << c.blocks_per_sm << "};\n";
+      << "    .resident_steps = " << c.resident_steps << ", .blocks_per_sm = " << c.blocks_per_sm << ",\n"
+      << "    .flattened = " << text(c.flattened) << ", .raw_stages = " << c.raw_stages
+      << ", .warp_rows_per_pass = " << c.warp_rows_per_pass << "};\n";
   return out.str();
 }
 
@@ -93,7 +95,7 @@ std::string types_text(const RowPlan& rows, const Geometry& geometry, const Gemm
   std::vector<std::int64_t> bases;
   for (std::size_t t = 0; t < rows.types.size(); ++t) {
     counts.push_back(int(rows.types[t].steps.size()));
-    bases.push_back(rows.weight_base(int(t), geometry, device::channels_per_word(c)));
+    bases.push_back(rows.weight_base(int(t), geometry, device::channels_per_word(c), c.flattened ? device::hopper_chunk : 8));
   }
   array(out, "__constant__ int step_count", counts, number);
   array(out, "__constant__ i64 weight_bases", bases, number);
@@ -108,9 +110,11 @@ Geometry geometry_in(const GemmConfig& c) {
 
 }  // namespace
 
-std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
+namespace {
+
+std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char* header, const char* kernel) {
   std::ostringstream out;
-  out << "#include \"implicit_gemm.cuh\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
+  out << "#include \"" << header << "\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
   const Concatenated all = all_steps(rows);
   const auto number = [](auto v) { return std::to_string(v); };
   out << types_text(rows, geometry_in(c), c);
@@ -137,14 +141,26 @@ struct Tables {
       << rows.types[0].lines.size() << R"( + line]; }
 };
 
-extern "C" __global__ void __launch_bounds__(threads_of(config), config.blocks_per_sm)
+using Kernel = )" << kernel << R"(<config, Tables>;
+
+extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
-  ImplicitGemm<config, Tables>::run(params);
+  Kernel::run(params);
 }
 
 }  // namespace tconv::device
 )";
   return out.str();
+}
+
+}  // namespace
+
+std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
+  return forward_source(c, rows, "implicit_gemm.cuh", "ImplicitGemm");
+}
+
+std::string hopper_source(const GemmConfig& c, const RowPlan& rows) {
+  return forward_source(c, rows, "hopper_gemm.cuh", "HopperGemm");
 }
 
 std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {
@@ -171,7 +187,7 @@ struct Tables {
 };
 
 extern "C" __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
-  pack_weights<config, Tables>(params);
+  )" << (c.flattened ? "pack_rows" : "pack_fragments") << R"(<config, Tables>(params);
 }
 
 }  // namespace tconv::device

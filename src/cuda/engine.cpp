@@ -1,6 +1,7 @@
 #include "cuda/engine.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -17,7 +18,7 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-enum class Family { gemm, direct, generic };
+enum class Family { hopper, gemm, direct, generic };
 
 Math math_of(const Layer& layer) {
   switch (layer.dtype) {
@@ -81,8 +82,10 @@ struct State {
   mutable std::shared_ptr<const Kernel> simple_kernel;  // generic or direct
 
   int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
+  bool has_rows() const { return family == Family::gemm || family == Family::hopper; }
   std::size_t packed_bytes() const {
-    return family == Family::gemm ? std::size_t(rows.weight_words(geometry, channels_per_word())) * 4 : 0;
+    const int unit = family == Family::hopper ? device::hopper_chunk : 8;
+    return has_rows() ? std::size_t(rows.weight_words(geometry, channels_per_word(), unit)) * 4 : 0;
   }
 };
 
@@ -139,7 +142,7 @@ Tensor dense_view(const Layer& layer, int64_t batch, int64_t channels, const Ext
 CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
     : state_(std::move(state)), shape_(shape) {
   const State& s = *state_;
-  if (s.family != Family::gemm) {
+  if (!s.has_rows()) {
     simple_kernel(s.family);
     return;
   }
@@ -223,11 +226,15 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   for (const auto& [known, gemm] : gemms_)
     if (known == access) return *gemm;
   const State& s = *state_;
-  const auto choices = price_tiles(s.geometry, s.math, s.rows, shape_, access, s.limits);
+  const bool hopper = s.family == Family::hopper;
+  const auto choices = hopper ? price_hopper_tiles(s.geometry, s.rows, shape_, access, s.limits)
+                              : price_tiles(s.geometry, s.math, s.rows, shape_, access, s.limits);
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
-    gemm->config = choices.front().config;
-    gemm->kernel = get_kernel({gemm_source(gemm->config, s.rows), "forward", device::shared_bytes(gemm->config)}, s.device);
+    const GemmConfig& c = gemm->config = choices.front().config;
+    gemm->kernel = get_kernel({hopper ? hopper_source(c, s.rows) : gemm_source(c, s.rows), "forward",
+                               hopper ? device::hopper_shared_bytes(c) : device::shared_bytes(c)},
+                              s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;
@@ -258,7 +265,8 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
                                      .boxes = boxes,
                                      .tiles = int(tiles)};
   const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
-  gemm.kernel->launch(unsigned(std::min(tiles, resident)), unsigned(device::threads_of(c)), params, options.stream);
+  const unsigned threads = unsigned(device::threads_of(c)) + (c.flattened ? 128 : 0);  // and the producers
+  gemm.kernel->launch(unsigned(std::min(tiles, resident)), threads, params, options.stream);
 }
 
 std::shared_ptr<const Kernel> CudaBinding::simple_kernel(Family family) const {
@@ -308,7 +316,7 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
   const State& s = *state_;
   const ContextScope context(s.device);
   const bool small = fits_image(*operands.input) && fits_image(*operands.output);
-  if (s.family == Family::gemm && small)
+  if (s.has_rows() && small)
     run_gemm(operands, options);
   else
     run_simple(s.family == Family::direct ? Family::direct : Family::generic, operands, options);
@@ -317,9 +325,9 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
 std::string CudaBinding::kernel_name(Pass pass) const {
   if (pass != Pass::forward) return "none";
   const State& s = *state_;
-  if (s.family != Family::gemm) return s.family == Family::direct ? "direct" : "generic";
+  if (!s.has_rows()) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
-  std::string name = std::string("implicit_gemm_") + name_of(s.math);
+  std::string name = std::string(s.family == Family::hopper ? "hopper_gemm_" : "implicit_gemm_") + name_of(s.math);
   if (gemms_.empty() || !gemms_.back().second->kernel) return name;
   const GemmConfig& c = gemms_.back().second->config;
   const auto number = [](int v) { return std::to_string(v); };
@@ -338,10 +346,16 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
   auto state = std::make_shared<State>(layer, device);
   state->family = family_of(*state);
   if (state->family == Family::gemm) {
-    if (!make_row_plan(state->geometry, state->channels_per_word(), 4, state->rows)) {
+    const Geometry& g = state->geometry;
+    const int per_word = state->channels_per_word();
+    if (device.major == 9 && layer.layout == Layout::channels_first && !std::getenv("TCONV_NO_WGMMA") &&
+        make_row_plan(g, per_word, g.group_out > 64 ? 8 : 4, state->rows, 4) &&
+        suits_hopper(g, state->math, state->rows))
+      state->family = Family::hopper;
+    if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {
       state->family = Family::generic;
     } else {
-      const GemmConfig c = pack_config(state->geometry, state->math, state->rows);
+      const GemmConfig c = pack_config(g, state->math, state->rows, state->family == Family::hopper);
       state->pack = get_kernel({pack_source(c, state->rows, state->geometry), "pack", 0}, device);
     }
   }

@@ -366,7 +366,7 @@ int tune(const std::string& file, const std::string& mode_name, int count, const
     const auto& c = e.choice.config;
     const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
     const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
-    const int64_t packed = e.rows.weight_words(g, device::channels_per_word(c));
+    const int64_t packed = e.rows.weight_words(g, device::channels_per_word(c), 8);
     const Random x(tools, x_count, mode.dtype, 1, -1, 1), w(tools, packed, DType::f32, 2, -1, 1);
     const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
     const Tensor xt = tensor5(x.data.get(), mode.dtype, s.batch, g.in_channels(), s.input, false);

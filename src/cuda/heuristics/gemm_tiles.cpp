@@ -126,11 +126,12 @@ GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
 
 }  // namespace
 
-GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows) {
+GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows, bool flattened) {
   GemmConfig c = layer_config(g, math, rows);
   c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = rows.row_tiles;
   c.box = {1, 1, 8}, c.x_vector = 1, c.chunk_words = rows.paired ? 4 : 8;
   c.steps_per_slab = 1, c.stages = c.x_stages = 2, c.blocks_per_sm = 1;
+  if (flattened) c.flattened = true, c.chunk_words = device::hopper_chunk;
   return c;
 }
 
@@ -199,6 +200,77 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
           }
         }
       }
+    }
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const TileChoice& a, const TileChoice& b) { return a.cycles < b.cycles; });
+  return choices;
+}
+
+bool suits_hopper(const Geometry& g, Math math, const RowPlan& rows) {
+  return math == Math::tf32 && rows.phase_major && rows.width_phases == 1 && !rows.paired && g.group_out >= 16 &&
+         (rows.row_tiles == 4 || rows.row_tiles == 8);
+}
+
+std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& rows, const Shape& shape,
+                                           const Access& access, const DeviceLimits& limits) {
+  constexpr int columns = 256;
+  constexpr double product_cycles = 126;    // m64n256k8
+  constexpr double position_cycles = 3.5;   // copy and transpose 32 channels of one position
+  constexpr double run_cycles = 30;         // set-up of a stored run
+  GemmConfig c = layer_config(g, Math::tf32, rows);
+  c.x_channels_last = false, c.x_vector = access.x_channels_last ? 1 : access.x_vector, c.y_rows = access.y_rows;
+  c.flattened = true, c.chunk_words = device::hopper_chunk, c.steps_per_slab = 1, c.blocks_per_sm = 1;
+  c.warps_m = rows.row_tiles, c.tiles_m = 1;
+  c.warps_n = rows.row_tiles == 4 ? 2 : 1, c.tiles_n = columns / 8 / c.warps_n;
+  c.warp_rows_per_pass = 2;
+
+  std::size_t steps = 0, types_with_steps = 0;
+  for (const BlockType& type : rows.types) steps += type.steps.size(), types_with_steps += !type.steps.empty();
+  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)), int(positions_of(c, shape, 2))};
+  const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
+
+  std::vector<TileChoice> choices;
+  for (int w = 4; w <= columns; w += 4) {
+    if (w - 4 >= device::round_up(positions.w, 4)) break;
+    for (int d = 1; d <= std::min(positions.d, 4); ++d) {
+      c.box = {d, 1, w};
+      const int pitch = device::x_extent(c).w;
+      // As many rows as the columns hold; in three dimensions a slice takes box.h + reach.h of them.
+      int h = 0;
+      while (h < positions.h) {
+        c.box.h = h + 1;
+        if (device::column_of_row(c, d - 1, h) + w > columns) break;
+        ++h;
+      }
+      if (h == 0) continue;
+      c.box.h = h;
+      const Int3 boxes = boxes_of(c, shape);
+      const double chunks = device::chunks_of(c);
+      for (c.x_stages = 2; c.x_stages >= 1; --c.x_stages)
+        for (c.raw_stages = 2; c.raw_stages >= 1; --c.raw_stages)
+          for (const int resident : {1, 0}) for (c.warp_rows_per_pass = 2; c.warp_rows_per_pass >= 1; --c.warp_rows_per_pass) {
+            c.resident_steps = resident && one_block ? int(steps) : 0;
+            c.stages = c.resident_steps ? 1 : 4;
+            if (resident != (c.resident_steps > 0) || device::hopper_shared_bytes(c) > limits.shared_per_block) continue;
+            const double types = double(rows.types.size());
+            const double products = double(steps) * chunks * 4 * product_cycles * (rows.row_tiles / 4);
+            const double producing = double(types_with_steps) * chunks * device::volume(device::x_extent(c)) *
+                                     position_cycles * (c.x_vector == 4 ? 1 : 2);
+            const double weights = c.resident_steps ? 0 : double(steps) * chunks * device::hopper_step_bytes(c) / l2_bytes_per_cycle;
+            const double runs = types * rows.row_tiles * 16 * d * h;
+            const double stored = types * rows.channels_per_block * d * h * (w * c.stride.w * 4 + 64.0);
+            const double loaded = double(d) * h * w * c.group_in * 4;
+            const double storing = runs * run_cycles + types * rows.row_tiles * 16 * columns * c.stride.w / 16.0;
+            const double serial = c.x_stages == 1 ? producing * 0.7 : c.raw_stages == 1 ? producing * 0.1 : 0;
+            const double passes = types * rows.row_tiles / c.warp_rows_per_pass * 150;
+            const double per_set = std::max({products + storing + serial + passes + chunks * 100, producing, weights + storing,
+                                             (stored + loaded) / memory_bytes_per_cycle});
+            const double sets = double(rows.channel_blocks) * c.groups * boxes.d * boxes.h * boxes.w * double(shape.batch);
+            const double rounds = std::ceil(sets * types / limits.multiprocessors);
+            choices.push_back({c, rounds * per_set / types + 4000});
+          }
+      (void)pitch;
     }
   }
   std::stable_sort(choices.begin(), choices.end(),

@@ -41,8 +41,15 @@ struct TileChoice {
 std::vector<TileChoice> price_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,
                                     const Shape& shape, const Access& access, const DeviceLimits& limits);
 
+/// The tiles of the wgmma kernel that fit, cheapest first; empty where it cannot serve the layer. The rows
+/// must be padded to multiples of four tiles.
+std::vector<TileChoice> price_hopper_tiles(const Geometry& geometry, const RowPlan& rows, const Shape& shape,
+                                           const Access& access, const DeviceLimits& limits);
+/// Whether the wgmma kernel can serve a layer at all.
+bool suits_hopper(const Geometry& geometry, device::Math math, const RowPlan& rows);
+
 /// The configuration a layer's weights are packed with: packing needs the rows, and no tile.
-device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows);
+device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows, bool flattened = false);
 
 /// The boxes that cover the positions of a shape.
 Int3 boxes_of(const device::GemmConfig& config, const Shape& shape);

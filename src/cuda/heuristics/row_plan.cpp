@@ -99,14 +99,16 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
 
 }  // namespace
 
-int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word) const {
-  const int64_t octets = (geometry.group_in + 8 * channels_per_word - 1) / (8 * channels_per_word);
+int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word, int unit) const {
+  const int64_t channels = int64_t(unit) * channels_per_word;
+  const int64_t units = (geometry.group_in + channels - 1) / channels;
   int64_t steps = 0;
   for (int t = 0; t < type; ++t) steps += int64_t(types[std::size_t(t)].steps.size());
-  return steps * row_tiles * 128 * octets * geometry.groups * channel_blocks;
+  return steps * row_tiles * 16 * unit * units * geometry.groups * channel_blocks;
 }
 
-bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tiles, RowPlan& plan) {
+bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tiles, RowPlan& plan,
+                   int multiple) {
   for (int d = 0; d < 3; ++d)
     if (g.stride[d] > 255 || g.kernel[d] > 1024 || g.kernel[d] * g.dilation[d] > 100'000) return false;
   if (g.taps() > 4096 || g.stride[0] * g.stride[1] > 256) return false;
@@ -165,6 +167,7 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
     const int lines = pairs_per_type * int(g.group_out);
     plan.row_tiles = (lines + plan.stage_group_lines - 1) / plan.stage_group_lines * plan.stage_group_tiles;
   }
+  plan.row_tiles = (plan.row_tiles + multiple - 1) / multiple * multiple;
   if (plan.row_tiles > max_row_tiles) return false;
 
   const auto add_types = [&](const std::vector<PhasePair>& pairs) {

@@ -55,15 +55,15 @@ struct RowPlan {
   bool paired = false;  // at most four channel words: a step holds two shifts
   Int3 reach{0, 0, 0};
 
-  /// Words of the packed weight in front of `type`, and in all.
-  std::int64_t weight_base(int type, const Geometry& geometry, int channels_per_word) const;
-  std::int64_t weight_words(const Geometry& geometry, int channels_per_word) const {
-    return weight_base(int(types.size()), geometry, channels_per_word);
+  /// Words of the packed weight in front of `type`, and in all, with channels in units of `unit` words.
+  std::int64_t weight_base(int type, const Geometry& geometry, int channels_per_word, int unit) const;
+  std::int64_t weight_words(const Geometry& geometry, int channels_per_word, int unit) const {
+    return weight_base(int(types.size()), geometry, channels_per_word, unit);
   }
 };
 
-/// Blocks of about `row_tiles` tiles, as far as the layer's phases allow. False where it has too many phases
-/// for blocks of rows.
-bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan);
+/// Blocks of about `row_tiles` tiles, as far as the layer's phases allow, padded to a multiple of `multiple`.
+/// False where it has too many phases for blocks of rows.
+bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan, int multiple = 1);
 
 }  // namespace tconv::cuda

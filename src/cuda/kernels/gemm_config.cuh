@@ -59,6 +59,11 @@ struct GemmConfig {
   int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
   int blocks_per_sm;
 
+  // The wgmma kernel (hopper_gemm.cuh).
+  bool flattened;         // columns run over the rows of the x tile, halo included
+  int raw_stages;         // x tiles as they were copied, before they are transposed
+  int warp_rows_per_pass; // of the epilogue; 0: all
+
   constexpr bool operator==(const GemmConfig&) const = default;
 };
 
@@ -71,6 +76,8 @@ constexpr int channels_per_word(const GemmConfig& c) {
 constexpr int chunks_of(const GemmConfig& c) {
   return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
 }
+
+constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
 // The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
 // position the box needs.
@@ -98,6 +105,12 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
          x_position_stride(c);
 }
 
+/// The first column of a row of positions of the box.
+constexpr int column_of_row(const GemmConfig& c, int d, int h) {
+  const Int3 e = x_extent(c);
+  return c.flattened ? (d * e.h + h) * e.w : (d * c.box.h + h) * c.box.w;
+}
+
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
 /// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
 constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
@@ -114,12 +127,18 @@ constexpr int weight_ring_words(const GemmConfig& c) {
 
 // The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
 constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
-constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
-constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+/// Warp rows that stage at the same time.
+constexpr int staging_warps(const GemmConfig& c) { return c.warp_rows_per_pass ? c.warp_rows_per_pass : c.warps_m; }
+constexpr int store_passes(const GemmConfig& c) {
+  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles * (c.warps_m / staging_warps(c));
+}
+constexpr int pass_lines(const GemmConfig& c) {
+  return (spans_warps(c) ? 1 : staging_warps(c)) * c.stage_group_lines;
+}
 constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(volume(c.box) * c.stride.w, c.y_rows ? 8 : 1); }
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
 /// Vectors at the end of the last run may be read past it.
 constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
 constexpr int line_bytes = 24;
@@ -127,6 +146,25 @@ constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 
 
 constexpr int shared_bytes(const GemmConfig& c) {
   return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
+}
+
+// The wgmma kernel: 32 channel words are a row of 128 bytes. Tiles start at multiples of 1024 bytes.
+constexpr int hopper_chunk = 32;
+constexpr int hopper_row_bytes = 128;
+/// Rows of the transposed x tile: every column, shifted by the farthest step.
+constexpr int hopper_x_rows(const GemmConfig& c) {
+  return round_up(max_of(volume(x_extent(c)), columns_of(c) + step_offset(c, {0, 0, 0})), 8);
+}
+constexpr int hopper_x_bytes(const GemmConfig& c) { return hopper_x_rows(c) * hopper_row_bytes; }
+constexpr int hopper_raw_bytes(const GemmConfig& c) { return round_up(x_tile_words(c) * 4, 128); }
+constexpr int hopper_step_bytes(const GemmConfig& c) { return row_tiles_of(c) * 16 * hopper_row_bytes; }
+constexpr int hopper_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages) + 1; }
+constexpr int hopper_weight_bytes(const GemmConfig& c) {
+  return (c.resident_steps ? c.resident_steps * chunks_of(c) : c.stages) * hopper_step_bytes(c);
+}
+constexpr int hopper_shared_bytes(const GemmConfig& c) {
+  return 1024 + round_up(c.x_stages * hopper_x_bytes(c), 1024) + round_up(hopper_weight_bytes(c), 1024) +
+         c.raw_stages * hopper_raw_bytes(c) + round_up(epilogue_bytes(c), 16) + hopper_barriers(c) * 8;
 }
 
 }  // namespace tconv::device

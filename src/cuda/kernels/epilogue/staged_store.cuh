@@ -11,7 +11,16 @@
 
 namespace tconv::device {
 
+/// The threads that store: who they are, and how they wait for each other.
 template <GemmConfig C>
+struct WholeBlock {
+  __device__ static int thread() { return threadIdx.x; }
+  __device__ static int warp_row() { return warp_index() / C.warps_n; }
+  __device__ static int warp_column() { return warp_index() % C.warps_n; }
+  __device__ static void sync() { __syncthreads(); }
+};
+
+template <GemmConfig C, class Team = WholeBlock<C>>
 struct StagedStore {
   using Element = ElementOf<C>;
   static constexpr int threads = threads_of(C);
@@ -23,6 +32,8 @@ struct StagedStore {
   // Either each warp row stages groups of its own, or one group spans all warp rows.
   static constexpr bool spanning = spans_warps(C);
   static constexpr int passes = store_passes(C);
+  static constexpr int warp_rows = staging_warps(C);
+  static constexpr int tile_passes = spanning ? 1 : C.tiles_m / group_tiles;
   static constexpr int pass_tiles = spanning ? C.tiles_m : group_tiles;
   static constexpr int pass_lines = device::pass_lines(C);
   static constexpr int lines = block_lines(C);
@@ -52,12 +63,12 @@ struct StagedStore {
   }
 
   __device__ static void clear(const Memory& m) {
-    for (int i = threadIdx.x; i < staging_words(C); i += threads) m.staging[i] = 0;
+    for (int i = Team::thread(); i < staging_words(C); i += threads) m.staging[i] = 0;
   }
 
   template <class Tables>
   __device__ static void describe_lines(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
-    for (int i = threadIdx.x; i < lines; i += threads) {
+    for (int i = Team::thread(); i < lines; i += threads) {
       const u32 entry = tables.line(tile.type, i);
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
       const int channel = tile.group * C.group_out + local;
@@ -73,12 +84,12 @@ struct StagedStore {
                                const float (&sum)[C.tiles_m][C.tiles_n][4]) {
 #pragma unroll 1
     for (int pass = 0; pass < passes; ++pass) {
-      __syncthreads();  // the last pass has been read
+      Team::sync();  // the last pass has been read
       // Registers are named at compile time: one copy of the staging for each pass, one of the stores.
 #pragma unroll
       for (int i = 0; i < passes; ++i)
         if (pass == i) stage(m.staging, sum, i);
-      __syncthreads();
+      Team::sync();
       if constexpr (C.y_rows)
         store_rows(p, tile, m.staging, table, pass);
       else
@@ -88,13 +99,14 @@ struct StagedStore {
 
  private:
   __device__ static void stage(float* staging, const float (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
-    const int lane = lane_index(), warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
+    const int lane = lane_index(), warp_m = Team::warp_row(), warp_n = Team::warp_column();
+    if (!spanning && warp_m / warp_rows != pass / tile_passes) return;
 #pragma unroll
     for (int i = 0; i < pass_tiles; ++i) {
-      const int m = pass * pass_tiles + i;
+      const int m = pass % tile_passes * pass_tiles + i;
       // The tile's place in its stage group, and the group's first line in the staging buffer.
       const int place = spanning ? warp_m * C.tiles_m + i : i;
-      const int first_line = spanning ? 0 : warp_m * group_lines;
+      const int first_line = spanning ? 0 : warp_m % warp_rows * group_lines;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = lane / 4 + half * 8;
@@ -133,9 +145,15 @@ struct StagedStore {
     return phase;
   }
 
+  __device__ static int staged_row(int row) {
+    return column_of_row(C, row / C.box.h, row % C.box.h) * C.stride.w;
+  }
+
   /// The row of the block's line table that a line of the pass has.
   __device__ static int table_row(int pass, int line) {
-    return spanning ? line : (line / group_lines * passes + pass) * group_lines + line % group_lines;
+    if (spanning) return line;
+    const int warp_row = pass / tile_passes * warp_rows + line / group_lines;
+    return (warp_row * tile_passes + pass % tile_passes) * group_lines + line % group_lines;
   }
 
   /// Each warp writes whole runs, 16 bytes a lane, aligned with memory; the ends go element by element.
@@ -145,13 +163,13 @@ struct StagedStore {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     const int first = max(0, -ow0), end = min(run, p.out.w - ow0);
 #pragma unroll 1
-    for (int item = warp_index(); item < pass_lines * box_rows; item += warps) {
+    for (int item = Team::thread() / warp_size; item < pass_lines * box_rows; item += warps) {
       const int line_index = item / box_rows, row = item % box_rows;
       const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
       const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
       if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
-      const float* staged = staging + line_index * line_stride + row * run;
+      const float* staged = staging + line_index * line_stride + staged_row(row);
       Element* target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
       // Vectors start `skew` elements before the run; their first float is at 4i − shift in the staging.
       const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % vector);
@@ -206,7 +224,7 @@ struct StagedStore {
   __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const float* staging,
                                         const Line* table, int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
-    for (int item = threadIdx.x; item < pass_lines * box_rows * run; item += threads) {
+    for (int item = Team::thread(); item < pass_lines * box_rows * run; item += threads) {
       const int line_index = item % pass_lines, c = item / pass_lines % run, row = item / (pass_lines * run);
       const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
@@ -216,7 +234,7 @@ struct StagedStore {
           unsigned(ow) >= unsigned(p.out.w))
         continue;
       static_cast<Element*>(p.y)[line.offset + (od * p.ys.d + oh * p.ys.h + ow * p.ys.w)] =
-          to_element<Element>(staging[line_index * line_stride + row * run + c] + line.bias);
+          to_element<Element>(staging[line_index * line_stride + staged_row(row) + c] + line.bias);
     }
   }
 };
