@@ -79,7 +79,7 @@ struct State {
   std::shared_ptr<const Kernel> pack;
 
   mutable std::mutex mutex;
-  mutable std::shared_ptr<const Kernel> simple_kernel;  // generic or direct
+  mutable std::shared_ptr<const Kernel> direct, generic;
 
   int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
   bool has_rows() const { return family == Family::gemm || family == Family::hopper; }
@@ -272,12 +272,13 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
 std::shared_ptr<const Kernel> CudaBinding::simple_kernel(Family family) const {
   const State& s = *state_;
   const std::lock_guard lock(s.mutex);
-  if (!s.simple_kernel)
-    s.simple_kernel = get_kernel({family == Family::direct ? direct_source(s.geometry, s.layer.dtype)
-                                                           : generic_source(s.geometry, s.layer.dtype),
-                                  "forward", 0},
-                                 s.device);
-  return s.simple_kernel;
+  const bool direct = family == Family::direct;
+  std::shared_ptr<const Kernel>& kernel = direct ? s.direct : s.generic;
+  if (!kernel)
+    kernel = get_kernel(
+        {direct ? direct_source(s.geometry, s.layer.dtype) : generic_source(s.geometry, s.layer.dtype), "forward", 0},
+        s.device);
+  return kernel;
 }
 
 void CudaBinding::run_simple(Family family, const Operands& o, const RunOptions& options) const {
@@ -299,9 +300,10 @@ void CudaBinding::run_simple(Family family, const Operands& o, const RunOptions&
   const int64_t resident = int64_t(s.device.multiprocessors) * 8;
   constexpr int64_t threads = 256;
   if (family == Family::direct) {
-    // Segments are skewed to the lines of memory: a row may need one more.
-    params.segments = (out[2] + 31 + 255) / 256;
-    params.items = rows * params.segments;
+    // Parts are skewed to the lines of memory: a row may need one more. Short parts where rows are few.
+    params.part = rows >= resident * 16 ? 2048 : 256;
+    params.parts = int((out[2] + 31 + params.part - 1) / params.part);
+    params.items = rows * params.parts;
     const int64_t blocks = (params.items + threads / 32 - 1) / (threads / 32);
     kernel->launch(unsigned(std::min(blocks, resident * 16)), unsigned(threads), params, options.stream);
   } else {
@@ -315,11 +317,12 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
     throw Unsupported(std::string(to_string(pass)) + " is not implemented on CUDA devices");
   const State& s = *state_;
   const ContextScope context(s.device);
+  // Kernels other than the generic one count inside an image with 32 bits.
   const bool small = fits_image(*operands.input) && fits_image(*operands.output);
   if (s.has_rows() && small)
     run_gemm(operands, options);
   else
-    run_simple(s.family == Family::direct ? Family::direct : Family::generic, operands, options);
+    run_simple(s.family == Family::direct && small ? Family::direct : Family::generic, operands, options);
 }
 
 std::string CudaBinding::kernel_name(Pass pass) const {

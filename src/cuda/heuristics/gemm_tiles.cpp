@@ -71,7 +71,7 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   const double runs = types * c.channels_per_block * c.box.d * c.box.h;
   const double run_bytes = c.box.w * c.stride.w * element;
   const double stored = c.y_rows ? runs * (run_bytes + 64) : runs * run_bytes;
-  const double store_issue = c.y_rows ? runs * (60 + 20 * (run_bytes / 128 + 1)) / 4 : runs * run_bytes / element * 12 / 32;
+  const double store_issue = c.y_rows ? runs * (20 + 10 * (run_bytes / 128 + 1)) / 4 : runs * run_bytes / element * 12 / 32;
   const double memory = stored + columns * c.group_in * element;
   // Products stop while a block stores, unless another block of the multiprocessor has some.
   const double overlap = c.blocks_per_sm == 1 ? 1.0 : c.blocks_per_sm == 2 ? 0.4 : 0.25;
@@ -217,7 +217,7 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
   constexpr int columns = 256;
   constexpr double product_cycles = 126;    // m64n256k8
   constexpr double position_cycles = 3.5;   // copy and transpose 32 channels of one position
-  constexpr double run_cycles = 30;         // set-up of a stored run
+  constexpr double run_cycles = 12;         // set-up of a stored run
   GemmConfig c = layer_config(g, Math::tf32, rows);
   c.x_channels_last = false, c.x_vector = access.x_channels_last ? 1 : access.x_vector, c.y_rows = access.y_rows;
   c.flattened = true, c.chunk_words = device::hopper_chunk, c.steps_per_slab = 1, c.blocks_per_sm = 1;
@@ -235,7 +235,6 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
     if (w - 4 >= device::round_up(positions.w, 4)) break;
     for (int d = 1; d <= std::min(positions.d, 4); ++d) {
       c.box = {d, 1, w};
-      const int pitch = device::x_extent(c).w;
       // As many rows as the columns hold; in three dimensions a slice takes box.h + reach.h of them.
       int h = 0;
       while (h < positions.h) {
@@ -248,8 +247,10 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
       const Int3 boxes = boxes_of(c, shape);
       const double chunks = device::chunks_of(c);
       for (c.x_stages = 2; c.x_stages >= 1; --c.x_stages)
-        for (c.raw_stages = 2; c.raw_stages >= 1; --c.raw_stages)
-          for (const int resident : {1, 0}) for (c.warp_rows_per_pass = 2; c.warp_rows_per_pass >= 1; --c.warp_rows_per_pass) {
+        for (c.raw_stages = 4; c.raw_stages >= 2; --c.raw_stages)
+          for (const int option : {0, 1, 2, 3}) {
+            const int resident = option / 2;
+            c.warp_rows_per_pass = 1 + option % 2;
             c.resident_steps = resident && one_block ? int(steps) : 0;
             c.stages = c.resident_steps ? 1 : 4;
             if (resident != (c.resident_steps > 0) || device::hopper_shared_bytes(c) > limits.shared_per_block) continue;
@@ -262,7 +263,7 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
             const double stored = types * rows.channels_per_block * d * h * (w * c.stride.w * 4 + 64.0);
             const double loaded = double(d) * h * w * c.group_in * 4;
             const double storing = runs * run_cycles + types * rows.row_tiles * 16 * columns * c.stride.w / 16.0;
-            const double serial = c.x_stages == 1 ? producing * 0.7 : c.raw_stages == 1 ? producing * 0.1 : 0;
+            const double serial = c.x_stages == 1 ? producing * 0.7 : c.raw_stages == 2 ? producing * 0.1 : 0;
             const double passes = types * rows.row_tiles / c.warp_rows_per_pass * 150;
             const double per_set = std::max({products + storing + serial + passes + chunks * 100, producing, weights + storing,
                                              (stored + loaded) / memory_bytes_per_cycle});
@@ -270,7 +271,6 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
             const double rounds = std::ceil(sets * types / limits.multiprocessors);
             choices.push_back({c, rounds * per_set / types + 4000});
           }
-      (void)pitch;
     }
   }
   std::stable_sort(choices.begin(), choices.end(),

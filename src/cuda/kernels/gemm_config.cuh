@@ -61,7 +61,7 @@ struct GemmConfig {
 
   // The wgmma kernel (hopper_gemm.cuh).
   bool flattened;         // columns run over the rows of the x tile, halo included
-  int raw_stages;         // x tiles as they were copied, before they are transposed
+  int raw_stages;         // pieces of x tiles as they are copied, before they are transposed
   int warp_rows_per_pass; // of the epilogue; 0: all
 
   constexpr bool operator==(const GemmConfig&) const = default;
@@ -156,7 +156,9 @@ constexpr int hopper_x_rows(const GemmConfig& c) {
   return round_up(max_of(volume(x_extent(c)), columns_of(c) + step_offset(c, {0, 0, 0})), 8);
 }
 constexpr int hopper_x_bytes(const GemmConfig& c) { return hopper_x_rows(c) * hopper_row_bytes; }
-constexpr int hopper_raw_bytes(const GemmConfig& c) { return round_up(x_tile_words(c) * 4, 128); }
+/// x is copied in pieces of half a chunk, so that one is on its way while another is transposed.
+constexpr int hopper_piece = 16;
+constexpr int hopper_raw_bytes(const GemmConfig& c) { return hopper_piece * x_word_stride(c) * 4; }
 constexpr int hopper_step_bytes(const GemmConfig& c) { return row_tiles_of(c) * 16 * hopper_row_bytes; }
 constexpr int hopper_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages) + 1; }
 constexpr int hopper_weight_bytes(const GemmConfig& c) {

@@ -39,7 +39,7 @@ struct HopperGemm {
   /// x as it is copied: the tile of the general kernel, loaded by the producers.
   static constexpr GemmConfig raw_config() {
     GemmConfig c = C;
-    c.warps_m = 4, c.warps_n = 1;
+    c.warps_m = 4, c.warps_n = 1, c.chunk_words = hopper_piece;
     return c;
   }
   using Raw = XTile<raw_config()>;
@@ -98,22 +98,27 @@ struct HopperGemm {
       ptx::barrier_init_fence();
     }
     __syncthreads();
+    // A block of 384 threads starts with 168 registers each; what the producers give back, the consumers
+    // take. More than there is would wait for ever.
+    static_assert(96 + 2 * 200 <= 3 * 168);
     if (threadIdx.x < producers) {
       ptx::registers_decrease<96>();
       produce(p, shared);
     } else {
-      ptx::registers_increase<208>();
+      ptx::registers_increase<200>();
       consume(p, shared);
     }
   }
 
   // ---- x -------------------------------------------------------------------------------------------
 
-  /// Copies chunk after chunk of tile after tile, `raw_stages` ahead of the transposition.
+  static constexpr int pieces = chunks * (hopper_chunk / hopper_piece);  // of a tile
+
+  /// Copies piece after piece of tile after tile, `raw_stages` ahead of the transposition.
   struct RawCopies {
     const ForwardParams& p;
     unsigned char* ring;
-    int tile_index = blockIdx.x, chunk = 0, slot = 0;
+    int tile_index = blockIdx.x, piece = 0, slot = 0;
     typename Raw::Loader loader;
 
     __device__ RawCopies(const ForwardParams& params, unsigned char* raw) : p(params), ring(raw) { seek(); }
@@ -129,10 +134,10 @@ struct HopperGemm {
     __device__ bool done() const { return tile_index >= p.tiles; }
     __device__ void copy_next() {
       if (!done()) {
-        loader.load(reinterpret_cast<u32*>(ring + slot * hopper_raw_bytes(C)), chunk);
+        loader.load(reinterpret_cast<u32*>(ring + slot * hopper_raw_bytes(C)), piece);
         if (++slot == C.raw_stages) slot = 0;
-        if (++chunk == chunks) {
-          chunk = 0;
+        if (++piece == pieces) {
+          piece = 0;
           tile_index += gridDim.x;
           seek();
         }
@@ -151,34 +156,36 @@ struct HopperGemm {
     Ring<C.x_stages> to;
     int from = 0;
     for (; left > 0; --left) {
-      ptx::wait_copies<C.raw_stages - 1>();
-      ptx::named_sync<2, producers>();  // the raw tile is here for every producer
-      ptx::barrier_wait(shared.x_empty(to.slot), to.phase ^ 1);
-      transpose(shared.x_pointer + to.slot * hopper_x_bytes(C),
-                reinterpret_cast<const u32*>(shared.raw + from * hopper_raw_bytes(C)));
-      ptx::async_proxy_fence();
-      ptx::barrier_arrive(shared.x_full(to.slot));
-      to.advance();
-      ptx::named_sync<2, producers>();  // the raw tile has been read
-      copies.copy_next();
-      if (++from == C.raw_stages) from = 0;
+      unsigned char* const x = shared.x_pointer + to.slot * hopper_x_bytes(C);
+#pragma unroll
+      for (int half = 0; half < hopper_chunk / hopper_piece; ++half) {
+        ptx::wait_copies<C.raw_stages - 1>();
+        ptx::named_sync<2, producers>();  // the piece is here for every producer
+        if (half == 0) ptx::barrier_wait(shared.x_empty(to.slot), to.phase ^ 1);
+        transpose(x, reinterpret_cast<const u32*>(shared.raw + from * hopper_raw_bytes(C)), half);
+        if (++from == C.raw_stages) from = 0;
+        if (half == hopper_chunk / hopper_piece - 1) {
+          ptx::async_proxy_fence();
+          ptx::barrier_arrive(shared.x_full(to.slot));
+          to.advance();
+        }
+        ptx::named_sync<2, producers>();  // the piece has been read
+        copies.copy_next();
+      }
     }
   }
 
-  /// Rounds to TF32 and turns [channel][position] into swizzled rows [position][channel].
-  __device__ static void transpose(unsigned char* x, const u32* raw) {
-    const int lane = lane_index(), warp = threadIdx.x / warp_size;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int quad = warp * 2 + half;  // of channels
-      const u32* const from = raw + quad * 4 * Raw::word_stride;
+  /// Rounds a piece to TF32 and turns [channel][position] into swizzled rows [position][channel]; each warp
+  /// takes four channels.
+  __device__ static void transpose(unsigned char* x, const u32* raw, int half) {
+    const int warp = threadIdx.x / warp_size, quad = half * 4 + warp;
+    const u32* const from = raw + warp * 4 * Raw::word_stride;
 #pragma unroll 4
-      for (int row = lane; row < Raw::positions; row += warp_size) {
-        const uint4 v = make_uint4(ptx::round_tf32(from[row]), ptx::round_tf32(from[row + Raw::word_stride]),
-                                   ptx::round_tf32(from[row + 2 * Raw::word_stride]),
-                                   ptx::round_tf32(from[row + 3 * Raw::word_stride]));
-        *reinterpret_cast<uint4*>(x + row * hopper_row_bytes + ((quad ^ (row & 7)) << 4)) = v;
-      }
+    for (int row = lane_index(); row < Raw::positions; row += warp_size) {
+      const uint4 v = make_uint4(ptx::round_tf32(from[row]), ptx::round_tf32(from[row + Raw::word_stride]),
+                                 ptx::round_tf32(from[row + 2 * Raw::word_stride]),
+                                 ptx::round_tf32(from[row + 3 * Raw::word_stride]));
+      *reinterpret_cast<uint4*>(x + row * hopper_row_bytes + ((quad ^ (row & 7)) << 4)) = v;
     }
   }
 

@@ -44,11 +44,12 @@ struct GenericParams {
   long long in_d, in_h, in_w, out_d, out_h, out_w;
 };
 
-/// The generic kernel's, with the work cut into segments of a row of outputs.
+/// The generic kernel's, with rows of outputs cut into parts.
 struct DirectParams {
   GenericParams tensors;
-  long long segments;         // of one row
-  long long items;            // rows x segments
+  int part;         // outputs of one part
+  int parts;        // of a row
+  long long items;  // rows x parts
 };
 
 }  // namespace tconv::device

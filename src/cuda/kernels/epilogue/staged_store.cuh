@@ -156,59 +156,61 @@ struct StagedStore {
     return (warp_row * tile_passes + pass % tile_passes) * group_lines + line % group_lines;
   }
 
-  /// Each warp writes whole runs, 16 bytes a lane, aligned with memory; the ends go element by element.
+  /// Eight lanes write a run, 16 bytes each and aligned with memory: a line of 128 bytes at a time, four runs
+  /// side by side. The ends of a run go element by element.
   __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const float* staging, const Line* table,
                                     int pass) {
     constexpr int vector = 16 / sizeof(Element);
+    constexpr int lanes = 8, runs = pass_lines * box_rows;
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     const int first = max(0, -ow0), end = min(run, p.out.w - ow0);
 #pragma unroll 1
-    for (int item = Team::thread() / warp_size; item < pass_lines * box_rows; item += warps) {
+    for (int item = Team::thread() / lanes; item < runs; item += threads / lanes) {
       const int line_index = item / box_rows, row = item % box_rows;
       const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
       const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
       if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
-      const float* staged = staging + line_index * line_stride + staged_row(row);
-      Element* target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
-      // Vectors start `skew` elements before the run; their first float is at 4i − shift in the staging.
-      const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % vector);
-      const int shift = (skew - first) & 3;
-      switch (shift) {
-        case 0: store_run<0>(target, staged, first - skew, first, end, line.bias); break;
-        case 1: store_run<1>(target, staged, first - skew, first, end, line.bias); break;
-        case 2: store_run<2>(target, staged, first - skew, first, end, line.bias); break;
-        default: store_run<3>(target, staged, first - skew, first, end, line.bias); break;
+      const float bias = line.bias;
+      Element* const target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
+      // Vectors start `skew` elements before the run. In the staging they start `shift` floats after a
+      // multiple of four: two aligned reads hold them. What is read in front of a line is not stored; in
+      // front of the staging lie the x tiles.
+      const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % (vector * lanes));
+      const int begin = first - skew, staged = staged_row(row);
+      const int shift = (staged + begin) & 3;
+      const float* const from = staging + line_index * line_stride;
+#pragma unroll 2
+      for (int c = begin + lane_index() % lanes * vector; c < end; c += lanes * vector) {
+        if (c + vector <= first) continue;
+        const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
+        Element out[vector];
+        float4 low = words[0];
+#pragma unroll
+        for (int i = 0; i < vector / 4; ++i) {
+          const float4 high = words[i + 1];
+          const float4 v = shifted(low, high, shift);
+          out[4 * i] = to_element<Element>(v.x + bias), out[4 * i + 1] = to_element<Element>(v.y + bias);
+          out[4 * i + 2] = to_element<Element>(v.z + bias), out[4 * i + 3] = to_element<Element>(v.w + bias);
+          low = high;
+        }
+        if (c >= first && c + vector <= end) {
+          *reinterpret_cast<uint4*>(target + c) = pack(out);
+        } else {
+#pragma unroll
+          for (int i = 0; i < vector; ++i)
+            if (c + i >= first && c + i < end) target[c + i] = out[i];
+        }
       }
     }
   }
 
-  /// Outputs [first, end) of a run, in vectors that start at `begin` + multiples of the vector. `Shift` is
-  /// how far the vectors are from 16-byte words of the staging, so that they are read as such.
-  template <int Shift>
-  __device__ static void store_run(Element* target, const float* staged, int begin, int first, int end, float bias) {
-    constexpr int vector = 16 / sizeof(Element);
-    constexpr int words = vector / 4 + (Shift != 0);
-#pragma unroll 1
-    for (int c = begin + lane_index() * vector; c < end; c += warp_size * vector) {
-      float value[words * 4];
-      const int from = Shift ? c - (4 - Shift) : c;  // a multiple of four
-#pragma unroll
-      for (int i = 0; i < words; ++i) {
-        const float4 v = *reinterpret_cast<const float4*>(staged + max(from + i * 4, 0));
-        value[i * 4] = v.x, value[i * 4 + 1] = v.y, value[i * 4 + 2] = v.z, value[i * 4 + 3] = v.w;
-      }
-      Element out[vector];
-#pragma unroll
-      for (int i = 0; i < vector; ++i) out[i] = to_element<Element>(value[i + (Shift ? 4 - Shift : 0)] + bias);
-      if (c >= first && c + vector <= end) {
-        *reinterpret_cast<uint4*>(target + c) = pack(out);
-      } else {
-#pragma unroll
-        for (int i = 0; i < vector; ++i)
-          if (c + i >= first && c + i < end) target[c + i] = out[i];
-      }
-    }
+  /// Four of the eight floats of `low` and `high`, from `shift` on.
+  __device__ static float4 shifted(const float4& low, const float4& high, int shift) {
+    const bool one = shift & 1, two = shift & 2;
+    const float a = one ? low.y : low.x, b = one ? low.z : low.y, c = one ? low.w : low.z, d = one ? high.x : low.w,
+                e = one ? high.y : high.x, f = one ? high.z : high.y;
+    return make_float4(two ? c : a, two ? d : b, two ? e : c, two ? f : d);
   }
 
   __device__ static uint4 pack(const float (&v)[4]) {
