@@ -265,7 +265,7 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
                                      .boxes = boxes,
                                      .tiles = int(tiles)};
   const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
-  const unsigned threads = unsigned(device::threads_of(c)) + (c.flattened ? 128 : 0);  // and the producers
+  const unsigned threads = c.flattened ? 384 : unsigned(device::threads_of(c));
   gemm.kernel->launch(unsigned(std::min(tiles, resident)), threads, params, options.stream);
 }
 
@@ -352,7 +352,7 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
     const Geometry& g = state->geometry;
     const int per_word = state->channels_per_word();
     if (device.major == 9 && layer.layout == Layout::channels_first && !std::getenv("TCONV_NO_WGMMA") &&
-        make_row_plan(g, per_word, g.group_out > 64 ? 8 : 4, state->rows, 4) &&
+        make_row_plan(g, per_word, 4, state->rows, 4) &&
         suits_hopper(g, state->math, state->rows))
       state->family = Family::hopper;
     if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {

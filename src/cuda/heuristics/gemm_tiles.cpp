@@ -208,8 +208,11 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
 }
 
 bool suits_hopper(const Geometry& g, Math math, const RowPlan& rows) {
-  return math == Math::tf32 && rows.phase_major && rows.width_phases == 1 && !rows.paired && g.group_out >= 16 &&
-         (rows.row_tiles == 4 || rows.row_tiles == 8);
+  // Blocks of 64 rows: fewer channels would multiply padding. Taps along the depth would need a tile of
+  // many slices, more than shared memory holds twice.
+  const bool full_rows = g.group_out % 64 == 0 || g.group_out >= 256;
+  return math == Math::tf32 && rows.phase_major && rows.width_phases == 1 && !rows.paired && full_rows &&
+         g.group_in % 32 == 0 && rows.reach.d == 0 && rows.row_tiles == 4;
 }
 
 std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& rows, const Shape& shape,
@@ -217,13 +220,12 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
   constexpr int columns = 256;
   constexpr double product_cycles = 126;    // m64n256k8
   constexpr double position_cycles = 3.5;   // copy and transpose 32 channels of one position
-  constexpr double run_cycles = 12;         // set-up of a stored run
+  constexpr double run_cycles = 40;         // set-up of a stored run
   GemmConfig c = layer_config(g, Math::tf32, rows);
   c.x_channels_last = false, c.x_vector = access.x_channels_last ? 1 : access.x_vector, c.y_rows = access.y_rows;
   c.flattened = true, c.chunk_words = device::hopper_chunk, c.steps_per_slab = 1, c.blocks_per_sm = 1;
   c.warps_m = rows.row_tiles, c.tiles_m = 1;
-  c.warps_n = rows.row_tiles == 4 ? 2 : 1, c.tiles_n = columns / 8 / c.warps_n;
-  c.warp_rows_per_pass = 2;
+  c.warps_n = 1, c.tiles_n = columns / 8;
 
   std::size_t steps = 0, types_with_steps = 0;
   for (const BlockType& type : rows.types) steps += type.steps.size(), types_with_steps += !type.steps.empty();
@@ -249,13 +251,14 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
       for (c.x_stages = 2; c.x_stages >= 1; --c.x_stages)
         for (c.raw_stages = 4; c.raw_stages >= 2; --c.raw_stages)
           for (const int option : {0, 1, 2, 3}) {
-            const int resident = option / 2;
             c.warp_rows_per_pass = 1 + option % 2;
-            c.resident_steps = resident && one_block ? int(steps) : 0;
-            c.stages = c.resident_steps ? 1 : 4;
-            if (resident != (c.resident_steps > 0) || device::hopper_shared_bytes(c) > limits.shared_per_block) continue;
+            c.resident_steps = option / 2 && one_block ? int(steps) : 0;
+            c.stages = c.resident_steps ? 1 : 6;
+            if ((option / 2 == 1) != (c.resident_steps > 0)) continue;
+            if (device::hopper_shared_bytes(c) > limits.shared_per_block) c.stages = c.resident_steps ? 1 : 4;
+            if (device::hopper_shared_bytes(c) > limits.shared_per_block) continue;
             const double types = double(rows.types.size());
-            const double products = double(steps) * chunks * 4 * product_cycles * (rows.row_tiles / 4);
+            const double products = double(steps) * chunks * 4 * product_cycles;
             const double producing = double(types_with_steps) * chunks * device::volume(device::x_extent(c)) *
                                      position_cycles * (c.x_vector == 4 ? 1 : 2);
             const double weights = c.resident_steps ? 0 : double(steps) * chunks * device::hopper_step_bytes(c) / l2_bytes_per_cycle;
@@ -265,8 +268,9 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
             const double storing = runs * run_cycles + types * rows.row_tiles * 16 * columns * c.stride.w / 16.0;
             const double serial = c.x_stages == 1 ? producing * 0.7 : c.raw_stages == 2 ? producing * 0.1 : 0;
             const double passes = types * rows.row_tiles / c.warp_rows_per_pass * 150;
-            const double per_set = std::max({products + storing + serial + passes + chunks * 100, producing, weights + storing,
-                                             (stored + loaded) / memory_bytes_per_cycle});
+            const double slow_ring = c.stages == 4 ? products * 0.1 : 0;
+            const double per_set = std::max({products + serial + slow_ring + chunks * 100, producing, storing + passes,
+                                             weights, (stored + loaded) / memory_bytes_per_cycle});
             const double sets = double(rows.channel_blocks) * c.groups * boxes.d * boxes.h * boxes.w * double(shape.batch);
             const double rounds = std::ceil(sets * types / limits.multiprocessors);
             choices.push_back({c, rounds * per_set / types + 4000});

@@ -62,7 +62,7 @@ struct GemmConfig {
   // The wgmma kernel (hopper_gemm.cuh).
   bool flattened;         // columns run over the rows of the x tile, halo included
   int raw_stages;         // pieces of x tiles as they are copied, before they are transposed
-  int warp_rows_per_pass; // of the epilogue; 0: all
+  int warp_rows_per_pass;  // of the epilogue; 0: all
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -160,13 +160,13 @@ constexpr int hopper_x_bytes(const GemmConfig& c) { return hopper_x_rows(c) * ho
 constexpr int hopper_piece = 16;
 constexpr int hopper_raw_bytes(const GemmConfig& c) { return hopper_piece * x_word_stride(c) * 4; }
 constexpr int hopper_step_bytes(const GemmConfig& c) { return row_tiles_of(c) * 16 * hopper_row_bytes; }
-constexpr int hopper_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages) + 1; }
+constexpr int hopper_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages) + 3; }
 constexpr int hopper_weight_bytes(const GemmConfig& c) {
   return (c.resident_steps ? c.resident_steps * chunks_of(c) : c.stages) * hopper_step_bytes(c);
 }
 constexpr int hopper_shared_bytes(const GemmConfig& c) {
   return 1024 + round_up(c.x_stages * hopper_x_bytes(c), 1024) + round_up(hopper_weight_bytes(c), 1024) +
-         c.raw_stages * hopper_raw_bytes(c) + round_up(epilogue_bytes(c), 16) + hopper_barriers(c) * 8;
+         c.raw_stages * hopper_raw_bytes(c) + 2 * round_up(epilogue_bytes(c), 16) + hopper_barriers(c) * 8;
 }
 
 }  // namespace tconv::device

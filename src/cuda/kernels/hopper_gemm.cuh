@@ -2,11 +2,10 @@
 //
 //   one warpgroup   copies x tiles of 32 channels as they lie in memory, rounds them and transposes them to
 //                   K-major rows, one row of 128 bytes for each position
-//   two warpgroups  multiply: for each chunk and step, 64 rows by 256 columns each (or 64 by 128, side by
-//                   side), then store
+//   two warpgroups  take turns at tiles of 64 rows by 256 columns: while one multiplies, the other stores
 //
 // Columns run over the rows of the transposed tile, halo included: a step is the same operand, started a
-// few rows earlier, in one, two or three dimensions alike. Columns on the halo are computed and not stored.
+// few rows earlier, in one and two dimensions alike. Columns on the halo are computed and not stored.
 // Weights stream through a ring of bulk copies, or stay in shared memory where they fit.
 #pragma once
 
@@ -17,14 +16,12 @@
 
 namespace tconv::device {
 
-/// A ring of slots and the phase its barriers are in.
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
 template <int Slots>
 struct Ring {
-  int slot = 0;
-  u32 phase = 0;
-  __device__ void advance() {
-    if (++slot == Slots) slot = 0, phase ^= 1;
-  }
+  u32 count = 0;
+  __device__ int slot() const { return int(count % Slots); }
+  __device__ u32 parity() const { return count / Slots & 1; }
 };
 
 template <GemmConfig C, class Tables>
@@ -33,8 +30,8 @@ struct HopperGemm {
   static constexpr int threads = producers + consumers;
   static constexpr int chunks = chunks_of(C);
   static constexpr bool resident = C.resident_steps > 0;
-  static constexpr bool split_columns = C.warps_m == 4;  // 64 rows: the warpgroups share the columns
-  static constexpr int group_columns = C.tiles_n * 8;    // of one warpgroup
+  static constexpr int columns = columns_of(C);
+  static_assert(C.warps_m == 4 && C.warps_n == 1 && C.tiles_m == 1);
 
   /// x as it is copied: the tile of the general kernel, loaded by the producers.
   static constexpr GemmConfig raw_config() {
@@ -44,19 +41,26 @@ struct HopperGemm {
   }
   using Raw = XTile<raw_config()>;
 
-  struct Consumers {
-    __device__ static int thread() { return threadIdx.x - producers; }
-    __device__ static int warp_row() { return split_columns ? thread() / warp_size % 4 : thread() / warp_size; }
-    __device__ static int warp_column() { return split_columns ? thread() / 128 : 0; }
-    __device__ static void sync() { ptx::named_sync<1, consumers>(); }
+  /// One of the two consuming warpgroups; each stores its tiles on its own.
+  struct Warpgroup {
+    __device__ static int index() { return threadIdx.x / 128 - 1; }
+    __device__ static int thread() { return threadIdx.x % 128; }
+    __device__ static int warp_row() { return thread() / warp_size; }
+    __device__ static int warp_column() { return 0; }
+    __device__ static void sync() {
+      if (index() == 0)
+        ptx::named_sync<1, 128>();
+      else
+        ptx::named_sync<3, 128>();
+    }
   };
-  using Store = StagedStore<C, Consumers>;
+  using Store = StagedStore<C, Warpgroup>;
 
   struct Shared {
     u32 x, weights;  // addresses
     unsigned char* x_pointer;
     unsigned char* raw;
-    void* epilogue;
+    unsigned char* epilogue;  // one for each consuming warpgroup
     u32 barriers;
     __device__ Shared() {
       extern __shared__ __align__(16) unsigned char memory[];
@@ -66,13 +70,15 @@ struct HopperGemm {
       weights = x + round_up(C.x_stages * hopper_x_bytes(C), 1024);
       raw = x_pointer + (weights - x) + round_up(hopper_weight_bytes(C), 1024);
       epilogue = raw + C.raw_stages * hopper_raw_bytes(C);
-      barriers = ptx::shared_address(epilogue) + round_up(epilogue_bytes(C), 16);
+      barriers = ptx::shared_address(epilogue) + 2 * round_up(epilogue_bytes(C), 16);
     }
     __device__ u32 x_full(int slot) const { return barriers + slot * 8; }
     __device__ u32 x_empty(int slot) const { return x_full(C.x_stages + slot); }
     __device__ u32 weight_full(int slot) const { return x_full(2 * C.x_stages + slot); }
     __device__ u32 weight_empty(int slot) const { return x_full(2 * C.x_stages + C.stages + slot); }
     __device__ u32 weights_resident() const { return x_full(2 * (C.x_stages + C.stages)); }
+    /// Completes when it is this warpgroup's turn to multiply.
+    __device__ u32 turn(int group) const { return x_full(2 * (C.x_stages + C.stages) + 1 + group); }
   };
 
   __device__ static const unsigned char* packed(const ForwardParams& p, const Tile& tile) {
@@ -88,13 +94,15 @@ struct HopperGemm {
     if (threadIdx.x == 0) {
       for (int i = 0; i < C.x_stages; ++i) {
         ptx::barrier_init(shared.x_full(i), producers);
-        ptx::barrier_init(shared.x_empty(i), 2);
+        ptx::barrier_init(shared.x_empty(i), 1);
       }
       for (int i = 0; i < C.stages; ++i) {
         ptx::barrier_init(shared.weight_full(i), 1);
-        ptx::barrier_init(shared.weight_empty(i), 2);
+        ptx::barrier_init(shared.weight_empty(i), 1);
       }
       ptx::barrier_init(shared.weights_resident(), 1);
+      ptx::barrier_init(shared.turn(0), 1);
+      ptx::barrier_init(shared.turn(1), 1);
       ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -156,18 +164,18 @@ struct HopperGemm {
     Ring<C.x_stages> to;
     int from = 0;
     for (; left > 0; --left) {
-      unsigned char* const x = shared.x_pointer + to.slot * hopper_x_bytes(C);
+      unsigned char* const x = shared.x_pointer + to.slot() * hopper_x_bytes(C);
 #pragma unroll
       for (int half = 0; half < hopper_chunk / hopper_piece; ++half) {
         ptx::wait_copies<C.raw_stages - 1>();
         ptx::named_sync<2, producers>();  // the piece is here for every producer
-        if (half == 0) ptx::barrier_wait(shared.x_empty(to.slot), to.phase ^ 1);
+        if (half == 0) ptx::barrier_wait(shared.x_empty(to.slot()), to.parity() ^ 1);
         transpose(x, reinterpret_cast<const u32*>(shared.raw + from * hopper_raw_bytes(C)), half);
         if (++from == C.raw_stages) from = 0;
         if (half == hopper_chunk / hopper_piece - 1) {
           ptx::async_proxy_fence();
-          ptx::barrier_arrive(shared.x_full(to.slot));
-          to.advance();
+          ptx::barrier_arrive(shared.x_full(to.slot()));
+          ++to.count;
         }
         ptx::named_sync<2, producers>();  // the piece has been read
         copies.copy_next();
@@ -191,7 +199,8 @@ struct HopperGemm {
 
   // ---- Products and stores -------------------------------------------------------------------------
 
-  /// Streams weights step by step, one thread for both warpgroups.
+  /// The stream of weights, step by step and tile by tile. One thread of the warpgroup whose turn it is
+  /// issues a copy for each product; the other warpgroup's thread keeps count.
   struct WeightStream {
     const ForwardParams& p;
     const Shared& shared;
@@ -210,14 +219,16 @@ struct HopperGemm {
         }
       }
     }
-    __device__ void copy_next() {
+    __device__ void advance(bool copy) {
       if (tile_index >= p.tiles) return;
-      ptx::barrier_wait(shared.weight_empty(ring.slot), ring.phase ^ 1);
-      ptx::barrier_arrive_expect(shared.weight_full(ring.slot), hopper_step_bytes(C));
-      ptx::bulk_copy(shared.weights + ring.slot * hopper_step_bytes(C), next, hopper_step_bytes(C),
-                     shared.weight_full(ring.slot));
+      if (copy) {
+        const u32 full = shared.weight_full(ring.slot());
+        ptx::barrier_wait(shared.weight_empty(ring.slot()), ring.parity() ^ 1);
+        ptx::barrier_arrive_expect(full, hopper_step_bytes(C));
+        ptx::bulk_copy(shared.weights + ring.slot() * hopper_step_bytes(C), next, hopper_step_bytes(C), full);
+      }
       next += hopper_step_bytes(C);
-      ring.advance();
+      ++ring.count;
       if (++step == steps) {
         step = 0;
         tile_index += gridDim.x;
@@ -227,66 +238,83 @@ struct HopperGemm {
   };
 
   __device__ static void consume(const ForwardParams& p, const Shared& shared) {
-    const int group = Consumers::thread() / 128;
-    const bool leader = Consumers::thread() % 128 == 0;
-    const bool streams = !resident && Consumers::thread() == 0;
-    const u32 a_offset = (split_columns ? 0 : group) * 64 * hopper_row_bytes;
-    const u32 b_offset = (split_columns ? group : 0) * group_columns * hopper_row_bytes;
-
-    const auto memory = Store::memory(shared.epilogue);
+    const int group = Warpgroup::index();
+    const bool leader = Warpgroup::thread() == 0;
+    const auto memory = Store::memory(shared.epilogue + group * round_up(epilogue_bytes(C), 16));
     Store::clear(memory);
     WeightStream stream(p, shared);
-    if (streams)
-      for (int i = 0; i < C.stages - 1; ++i) stream.copy_next();
     if constexpr (resident) {
-      if (Consumers::thread() == 0) {
+      if (leader && group == 0) {
         ptx::barrier_arrive_expect(shared.weights_resident(), hopper_weight_bytes(C));
         ptx::bulk_copy(shared.weights, p.weight, hopper_weight_bytes(C), shared.weights_resident());
       }
       ptx::barrier_wait(shared.weights_resident(), 0);
+    } else if (leader) {
+      for (int i = 0; i < C.stages - 1; ++i) stream.advance(group == 0);
     }
 
     Ring<C.x_stages> x;
     Ring<C.stages> weights;
-    int turn = 0;
-    for (int index = blockIdx.x; index < p.tiles; index += gridDim.x, turn ^= 1) {
+    u32 own = 0;  // tiles of this warpgroup so far
+    int owner = 0;
+    for (int index = blockIdx.x; index < p.tiles; index += gridDim.x, owner ^= 1) {
       const Tile tile = Tile::decode<C>(p, index);
-      const int steps = Tables::steps(tile.type), first_entry = Tables::first_entry(tile.type);
-      Store::describe_lines(p, tile, memory.table[turn], Tables{});
+      const int steps = Tables::steps(tile.type), products = steps * chunks;
+      if (owner != group) {  // the other's tile: what it takes from the rings is not ours
+        if (steps > 0) x.count += chunks;
+        weights.count += products;
+        if (!resident && leader)
+          for (int i = 0; i < products; ++i) stream.advance(false);
+        continue;
+      }
+      auto* const lines = memory.table[own & 1];
+      Store::describe_lines(p, tile, lines, Tables{});
+      // The first turn is the first warpgroup's.
+      ptx::barrier_wait(shared.turn(group), (own & 1) ^ (group == 0));
+      ++own;
       float sum[1][C.tiles_n][4];
       if (steps == 0) {
 #pragma unroll
         for (int n = 0; n < C.tiles_n; ++n) sum[0][n][0] = sum[0][n][1] = sum[0][n][2] = sum[0][n][3] = 0;
       }
-      int product = 0;
-      for (int chunk = 0; chunk < chunks && steps > 0; ++chunk) {
-        ptx::barrier_wait(shared.x_full(x.slot), x.phase);
-        const u32 x_tile = shared.x + x.slot * hopper_x_bytes(C) + b_offset;
-        for (int step = 0; step < steps; ++step, ++product) {
-          const u32 b = x_tile + Tables::low_offset(first_entry + step) * hopper_row_bytes;
-          if (!resident) ptx::barrier_wait(shared.weight_full(weights.slot), weights.phase);
-          const u32 a = shared.weights + (resident ? chunk * steps + step : weights.slot) * hopper_step_bytes(C) + a_offset;
-          ptx::wgmma_fence();
-#pragma unroll
-          for (int k = 0; k < 4; ++k)
-            ptx::Wgmma<group_columns>::multiply(sum[0], ptx::wgmma_operand(a + k * 32), ptx::wgmma_operand(b + k * 32),
-                                                product > 0 || k > 0);
-          ptx::wgmma_commit();
-          if (!resident) {
-            // The step before this one is complete: its weights may be overwritten.
-            ptx::wgmma_wait<1>();
-            if (product > 0 && leader) ptx::barrier_arrive(shared.weight_empty(weights.slot == 0 ? C.stages - 1 : weights.slot - 1));
-            if (streams) stream.copy_next();
-            weights.advance();
-          }
-        }
-        ptx::wgmma_wait<0>();
-        if (leader) ptx::barrier_arrive(shared.x_empty(x.slot));
-        x.advance();
+      multiply(shared, tile.type, sum, x, weights, stream, leader);
+      if (leader) ptx::barrier_arrive(shared.turn(group ^ 1));
+      ptx::wgmma_wait<0>();
+      if (leader && steps > 0) {
+        ptx::barrier_arrive(shared.x_empty(Ring<C.x_stages>{x.count - 1}.slot()));
+        if (!resident) ptx::barrier_arrive(shared.weight_empty(Ring<C.stages>{weights.count - 1}.slot()));
       }
-      if (!resident && steps > 0 && leader)
-        ptx::barrier_arrive(shared.weight_empty(weights.slot == 0 ? C.stages - 1 : weights.slot - 1));
-      Store::store(p, tile, memory, memory.table[turn], sum);
+      Store::store(p, tile, memory, lines, sum);
+    }
+  }
+
+  /// Issues the products of a tile. The last of them is still under way when this returns.
+  __device__ static void multiply(const Shared& shared, int type, float (&sum)[1][C.tiles_n][4], Ring<C.x_stages>& x,
+                                  Ring<C.stages>& weights, WeightStream& stream, bool leader) {
+    const int steps = Tables::steps(type), first_entry = Tables::first_entry(type);
+    bool first = true;
+    for (int chunk = 0; chunk < chunks && steps > 0; ++chunk, ++x.count) {
+      ptx::barrier_wait(shared.x_full(x.slot()), x.parity());
+      const u32 x_tile = shared.x + x.slot() * hopper_x_bytes(C);
+      for (int step = 0; step < steps; ++step, ++weights.count) {
+        const u32 b = x_tile + Tables::low_offset(first_entry + step) * hopper_row_bytes;
+        if (!resident) ptx::barrier_wait(shared.weight_full(weights.slot()), weights.parity());
+        const u32 a = shared.weights + (resident ? chunk * steps + step : weights.slot()) * hopper_step_bytes(C);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          ptx::Wgmma<columns>::multiply(sum[0], ptx::wgmma_operand(a + k * 32), ptx::wgmma_operand(b + k * 32),
+                                        !first || k > 0);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        // The product before this one is complete: what it read may be overwritten.
+        if (leader && !first) {
+          if (!resident) ptx::barrier_arrive(shared.weight_empty(Ring<C.stages>{weights.count - 1}.slot()));
+          if (step == 0) ptx::barrier_arrive(shared.x_empty(Ring<C.x_stages>{x.count - 1}.slot()));
+        }
+        if (!resident && leader) stream.advance(true);
+        first = false;
+      }
     }
   }
 };

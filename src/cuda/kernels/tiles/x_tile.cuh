@@ -130,7 +130,9 @@ struct XTile {
     }
 
     __device__ static bool in_group(int channel) {
-      return C.group_in % (chunk * channels_per_word) == 0 || channel < C.group_in;
+      // The wgmma kernel asks for whole chunks, of two pieces each.
+      constexpr int asked = (C.flattened ? hopper_chunk : chunk) * channels_per_word;
+      return C.group_in % asked == 0 || channel < C.group_in;
     }
 
     __device__ void load_channels_first(u32* tile, int chunk_index) const {
