@@ -2,7 +2,7 @@
 # only makes a fresh machine ready and names the usual ways to call it.
 #
 #   make run      build, then verify and time the four mission layers on this machine
-#   make test     build, then run all tests
+#   make test     build, then run all tests, those of the PyTorch front end in a virtual environment
 #   make install  build, then install (PREFIX=/usr/local)
 #   make format   lay out the sources with clang-format
 
@@ -15,7 +15,7 @@ CTEST_FLAGS ?=
 packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
 sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc')
 
-.PHONY: all run test build install packages format check-format check-address check-thread clean
+.PHONY: all run test build install packages format check-format check-python check-address check-thread clean
 .DEFAULT_GOAL := all
 all: build
 
@@ -31,6 +31,7 @@ run: build
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
+	@WERROR=$(WERROR) scripts/test-pytorch.sh
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
@@ -42,6 +43,11 @@ format:
 check-format:
 	@scripts/install-packages.sh clang-format
 	@clang-format --dry-run -Werror $(sources)
+
+# The Python sources; `make test` has made the environment.
+check-python:
+	@.venv/bin/python -m ruff check .
+	@.venv/bin/python -m ruff format --check .
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes.
 # -O1 builds fast and still runs them in minutes.
@@ -59,4 +65,4 @@ check-thread: packages
 	@ctest --test-dir $(BUILD)-thread --output-on-failure --no-tests=error -L concurrency $(CTEST_FLAGS)
 
 clean:
-	@rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread
+	@rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread build-python

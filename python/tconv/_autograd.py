@@ -103,9 +103,7 @@ def _below(operator: torch._ops.OpOverload, *args: Any) -> Tensor:
         return operator(*args)
 
 
-def _keep(ctx: Any, first: Tensor, second: Tensor, layer: Layer) -> None:
-    ctx.save_for_backward(first, second)
-    ctx.layer = layer
+def _keep_for_forward_mode(ctx: Any, first: Tensor, second: Tensor) -> None:
     if forward_ad._current_level >= 0:
         ctx.save_for_forward(first, second)
 
@@ -117,9 +115,11 @@ def _sum(terms: list[Tensor]) -> Tensor:
 class _ConvTranspose(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
-        _keep(ctx, input, weight, layer)
+        ctx.save_for_backward(input, weight)
+        ctx.layer = layer
         if layer.number is not None:
             return run_conv_transpose(input, weight, bias, layer.number)
+        _keep_for_forward_mode(ctx, input, weight)
         return _below(CONV_TRANSPOSE, input, weight, bias, layer.geometry, layer.groups, layer.allow_tf32)
 
     @staticmethod
@@ -158,9 +158,11 @@ class _ConvTranspose(Function):
 class _GradInput(Function):
     @staticmethod
     def forward(ctx: Any, gy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
-        _keep(ctx, gy, weight, layer)
+        ctx.save_for_backward(gy, weight)
+        ctx.layer = layer
         if layer.number is not None:
             return run_grad_input(gy, weight, layer.number)
+        _keep_for_forward_mode(ctx, gy, weight)
         return _below(GRAD_INPUT, gy, weight, layer.geometry, layer.groups, layer.allow_tf32)
 
     @staticmethod
@@ -187,10 +189,12 @@ class _GradInput(Function):
 class _GradWeight(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, gy: Tensor, kernel_size: Sequence[int], layer: Layer) -> Tensor:
-        _keep(ctx, input, gy, layer)
+        ctx.save_for_backward(input, gy)
+        ctx.layer = layer
         ctx.kernel_size = kernel_size
         if layer.number is not None:
             return run_grad_weight(input, gy, kernel_size, layer.number)
+        _keep_for_forward_mode(ctx, input, gy)
         return _below(GRAD_WEIGHT, input, gy, kernel_size, layer.geometry, layer.groups, layer.allow_tf32)
 
     @staticmethod

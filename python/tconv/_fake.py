@@ -143,3 +143,15 @@ def _grad_weight(
 torch.library.register_fake(CONV_TRANSPOSE, _conv_transpose)
 torch.library.register_fake(GRAD_INPUT, _grad_input)
 torch.library.register_fake(GRAD_WEIGHT, _grad_weight)
+
+
+def _mixed_devices(first: Tensor, second: Tensor, *_: object) -> Tensor:
+    # Eager calls on meta tensors do not come this way: one of the operands is real.
+    raise RuntimeError(
+        "Expected all tensors to be on the same device, but some of input, weight, bias and the gradients are "
+        "on the meta device and some are not"
+    )
+
+
+for _pass in ("", "_grad_input", "_grad_weight", "_backward"):
+    torch.library.register_fake(f"tconv::_conv_transpose{_pass}", _mixed_devices)

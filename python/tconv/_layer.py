@@ -82,6 +82,8 @@ def numbered_layer(
     allow_tf32: bool,
 ) -> Layer:
     """The layer with these parameters, as eager calls need it. Layers repeat from call to call."""
+    if type(groups) is not int:
+        raise TypeError(f"conv_transpose{dims}d(): argument 'groups' must be int, not {type(groups).__name__}")
     geometry = pack(dims, stride, padding, output_padding, dilation)
     return Layer(geometry, groups, allow_tf32, layer_number(geometry, groups, allow_tf32))
 

@@ -5,7 +5,9 @@ buffers and whatever else was put on it. That is what keeps both kinds of ``weig
 that hold the parameters, and checkpoints.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 from torch.nn.utils import parametrize
@@ -24,7 +26,7 @@ _NAMES = (
 )
 _TO_TCONV = {getattr(torch.nn, name): getattr(tconv_nn, name) for name in _NAMES}
 _TO_PYTORCH = {ours: theirs for theirs, ours in _TO_TCONV.items()}
-_THEIRS = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
+_TRANSPOSED = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 
 
 @dataclass
@@ -52,29 +54,61 @@ def convert(model: torch.nn.Module) -> Report:
     Parameters, hooks, parametrizations and ``weight_norm`` of either kind stay as they are. Subclasses with a
     ``forward`` of their own are left alone, since only their author knows what it computes.
     """
-    return _switch(model, _TO_TCONV)
+    return _switch(model, _tconv_class)
 
 
 def revert(model: torch.nn.Module) -> Report:
     """Undoes :func:`convert`: every tconv module of ``model`` becomes PyTorch's again, in place."""
-    return _switch(model, _TO_PYTORCH)
+    return _switch(model, _pytorch_class)
 
 
-def _switch(model: torch.nn.Module, targets: dict[type, type]) -> Report:
+def _switch(model: torch.nn.Module, target_of: Callable[[type], type | None]) -> Report:
     report = Report()
-    sources = tuple(targets)
     for name, module in model.named_modules():
-        if not isinstance(module, _THEIRS):
+        if not isinstance(module, _TRANSPOSED):
             continue
         current = type(module)
         plain = parametrize.type_before_parametrizations(module)
-        if plain in targets:
-            target = targets[plain]
+        target = target_of(plain)
+        if target is not None:
             module.__class__ = target if plain is current else _parametrized(current, target)
-            report.changed.append((name, f"{target.__module__}.{target.__name__}{_settings(module)}"))
-        elif isinstance(module, sources) and plain not in targets.values():
-            report.skipped.append((name, f"{plain.__module__}.{plain.__qualname__} is a class of its own"))
+            report.changed.append((name, f"{target.__module__}.{target.__name__}({module.extra_repr()})"))
+        elif not issubclass(plain, tconv_nn._Forward) and target_of is _tconv_class:
+            report.skipped.append((name, f"{plain.__module__}.{plain.__qualname__} has a forward of its own"))
     return report
+
+
+def _tconv_class(cls: type) -> type | None:
+    """The class a transposed convolution of PyTorch's becomes, or None where it cannot become one."""
+    if cls in _TO_TCONV or issubclass(cls, tconv_nn._Forward):
+        return _TO_TCONV.get(cls)
+    base = next(theirs for theirs in _TRANSPOSED if issubclass(cls, theirs))
+    return _derived(cls) if cls.forward is base.forward else None
+
+
+def _pytorch_class(cls: type) -> type | None:
+    return getattr(cls, "_tconv_derived_from", None) or _TO_PYTORCH.get(cls)
+
+
+@cache
+def _derived(cls: type) -> type:
+    """A class that is ``cls`` with tconv's forward, for classes that only add to PyTorch's.
+
+    Nobody can import it, so its objects are pickled as ones to be derived again.
+    """
+
+    def reduce(self: torch.nn.Module, protocol: int) -> tuple:
+        state = super(derived, self).__reduce_ex__(protocol)[2]
+        return _make_derived, (cls,), state
+
+    body = {"__module__": cls.__module__, "_tconv_derived_from": cls, "__reduce_ex__": reduce}
+    derived = type(cls.__name__, (tconv_nn._Forward, cls), body)
+    return derived
+
+
+def _make_derived(cls: type) -> torch.nn.Module:
+    derived = _derived(cls)
+    return derived.__new__(derived)
 
 
 def _parametrized(current: type, target: type) -> type:
@@ -86,7 +120,3 @@ def _parametrized(current: type, target: type) -> type:
     """
     body = {key: value for key, value in vars(current).items() if key not in ("__dict__", "__weakref__")}
     return type(current.__name__, (target,), body)
-
-
-def _settings(module: torch.nn.Module) -> str:
-    return f"({module.extra_repr()})"

@@ -40,11 +40,16 @@ class _Forward:
                 self.dilation,
             )
             output_padding = tuple(output_padding)
+        # Module.__getattr__ takes long enough to show on small layers. A weight that is no parameter, but made
+        # by a parametrization or a hook, is where it always is.
+        parameters = self._parameters
+        weight = parameters.get("weight")
+        bias = parameters["bias"] if "bias" in parameters else self.bias  # noqa: SIM401
         return _conv_transpose(
             len(self.kernel_size),
             input,
-            self.weight,
-            self.bias,
+            self.weight if weight is None else weight,
+            bias,
             self.stride,
             self.padding,
             output_padding,

@@ -1,7 +1,6 @@
 // tconv bench: problems verified against the oracle, then timed and held against the machine's ceilings.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <random>
 
@@ -9,6 +8,7 @@
 #include "cli/bench_report.hpp"
 #include "cli/command.hpp"
 #include "cli/files.hpp"
+#include "cli/flags.hpp"
 #include "cli/text.hpp"
 
 namespace tconv::cli {
@@ -22,43 +22,32 @@ struct BenchFlags {
   std::vector<std::string> passes;
   std::string dtype = "f32", layout = "channels_first";
   std::int64_t batch = 0;
-  int threads = 0;
+  std::int64_t threads = 0;
   double seconds = 2;
   bool bias = false, prepack = false;
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;
   std::string json;
 };
 
-void add_flags(CLI::App& app, BenchFlags& flags) {
-  app.add_option("problem", flags.names, "Problems by name; --list shows them")->type_name("NAME");
-  app.add_flag("--mission", flags.mission, "The four problems tconv is held against");
-  app.add_flag("--all", flags.all, "All problems");
-  app.add_flag("--list", flags.list, "List the problems and stop");
-  app.add_option("--file", flags.file, "Take problems from a file like bench/problems.json")->type_name("FILE");
-  app.add_option("--pass", flags.passes,
-                 "forward (the default), grad_input, grad_weight, grad_bias, backward or all")
-      ->delimiter(',')
-      ->allow_extra_args(false)  // so that a problem's name may follow
-      ->type_name("PASS[,PASS]");
-  app.add_option("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)")->type_name("TYPE");
-  app.add_option("--layout", flags.layout, "channels_first or channels_last (channels_first)")
-      ->type_name("LAYOUT");
-  app.add_option("--batch", flags.batch, "Batch (the problem's, reduced until a run takes about a second)")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""));
-  app.add_option("--threads", flags.threads, "Threads (0: one per CPU)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
-  app.add_option("--seconds", flags.seconds, "Time to spend on timing each pass (2)")
-      ->type_name("S")
-      ->check(CLI::NonNegativeNumber.description(""));
-  app.add_flag("--bias", flags.bias, "Give every layer a bias");
-  app.add_flag("--prepack", flags.prepack, "Pack the weights once, outside of the timing");
-  app.add_option("--seed", flags.seed, "Seed of the random data (new data every time)")->type_name("N");
-  app.add_option("--json", flags.json, "Write the results as JSON to a file, or to stdout with -")
-      ->type_name("FILE");
-  flags.layer.add_to(app);
-  app.footer(R"(
+void add_flags(Flags& add, BenchFlags& flags) {
+  add.positionals("problem", flags.names, "Problems by name; --list shows them", "NAME");
+  add.toggle("--mission", flags.mission, "The four problems tconv is held against");
+  add.toggle("--all", flags.all, "All problems");
+  add.toggle("--list", flags.list, "List the problems and stop");
+  add.text("--file", flags.file, "Take problems from a file like bench/problems.json", "FILE");
+  add.list("--pass", flags.passes, "forward (the default), grad_input, grad_weight, grad_bias, backward or all",
+           "PASS[,PASS]");
+  add.text("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)", "TYPE");
+  add.text("--layout", flags.layout, "channels_first or channels_last (channels_first)", "LAYOUT");
+  add.integer("--batch", flags.batch, "Batch (the problem's, reduced until a run takes about a second)", "N", 1);
+  add.integer("--threads", flags.threads, "Threads (0: one per CPU)", "N", 0);
+  add.seconds("--seconds", flags.seconds, "Time to spend on timing each pass (2)");
+  add.toggle("--bias", flags.bias, "Give every layer a bias");
+  add.toggle("--prepack", flags.prepack, "Pack the weights once, outside of the timing");
+  add.integer("--seed", flags.seed, "Seed of the random data (new data every time)", "N", 1);
+  add.text("--json", flags.json, "Write the results as JSON to a file, or to stdout with -", "FILE");
+  flags.layer.add_to(add);
+  add.footer(R"(
 Every pass is verified before it is timed: all elements of a small version of the problem against the
 oracle, then single elements at full size against the definition, both in float64. A wrong result is not
 timed, and the exit code is 1. The pass 'backward' is the gradients of input and weight together.
@@ -145,9 +134,9 @@ int execute(const BenchFlags& flags) {
   settings.batch = flags.batch;
   settings.seconds = flags.seconds;
   settings.prepack = flags.prepack;
-  settings.seed = flags.seed ? flags.seed : std::random_device()();
+  settings.seed = flags.seed ? std::uint64_t(flags.seed) : std::random_device()();
   if (!flags.json.empty() && flags.json != "-") check_writable(flags.json);
-  settings.executor = make_thread_pool(flags.threads);
+  settings.executor = make_thread_pool(int(std::min<std::int64_t>(flags.threads, 1 << 20)));
 
   BenchReport report;
   report.system = system_info();
@@ -179,11 +168,11 @@ int execute(const BenchFlags& flags) {
 
 }  // namespace
 
-Command add_bench(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("bench", "Verify layers, then time them");
+Command add_bench(CommandLine& line) {
+  Flags add = line.add("bench", "Verify layers, then time them");
   auto flags = std::make_shared<BenchFlags>();
-  add_flags(*app, *flags);
-  return {app, [flags] { return execute(*flags); }};
+  add_flags(add, *flags);
+  return {"bench", [flags] { return execute(*flags); }};
 }
 
 }  // namespace tconv::cli

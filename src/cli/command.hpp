@@ -1,15 +1,13 @@
-// What a subcommand is: it adds its options to the parser and hands back what to do once it was chosen.
+// What a subcommand is: it adds its flags to the command line and hands back what to do once it was chosen.
 #pragma once
 
 #include <functional>
 #include <stdexcept>
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace tconv::cli {
+
+class CommandLine;
 
 enum ExitCode : int { exit_ok = 0, exit_failure = 1, exit_usage = 2 };
 
@@ -24,13 +22,13 @@ struct Failure : std::runtime_error {
 };
 
 struct Command {
-  CLI::App* app;
+  std::string name;
   std::function<int()> execute;
 };
 
-Command add_run(CLI::App& parent);
-Command add_bench(CLI::App& parent);
-Command add_explain(CLI::App& parent);
-Command add_info(CLI::App& parent);
+Command add_run(CommandLine& line);
+Command add_bench(CommandLine& line);
+Command add_explain(CommandLine& line);
+Command add_info(CommandLine& line);
 
 }  // namespace tconv::cli

@@ -1,11 +1,10 @@
 // tconv explain: how a layer works and what it must cost, before anything runs.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/command.hpp"
 #include "cli/explain_render.hpp"
 #include "cli/files.hpp"
+#include "cli/flags.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text.hpp"
 
@@ -21,19 +20,17 @@ struct ExplainFlags {
   std::string svg;
 };
 
-void add_flags(CLI::App& app, ExplainFlags& flags) {
-  app.add_option("problem", flags.name, "A problem by name; 'tconv bench --list' shows them")->type_name("NAME");
-  app.add_option("--file", flags.file, "Take the problem from a file like bench/problems.json")->type_name("FILE");
-  app.add_option("--batch", flags.batch, "Batch (the problem's, or 1)")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""));
-  app.add_option("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)")->type_name("TYPE");
-  app.add_flag("--bias", flags.bias, "Give the layer a bias");
-  app.add_option("--svg", flags.svg, "Write a picture to a file as well")->type_name("FILE");
-  app.add_flag("--ascii", flags.ascii, "Draw with plain characters, without colour");
-  app.add_flag("--no-measure", flags.no_measure, "Do not measure this machine to tell its floor");
-  flags.layer.add_to(app);
-  app.footer(R"(
+void add_flags(Flags& add, ExplainFlags& flags) {
+  add.positional("problem", flags.name, "A problem by name; 'tconv bench --list' shows them", "NAME");
+  add.text("--file", flags.file, "Take the problem from a file like bench/problems.json", "FILE");
+  add.integer("--batch", flags.batch, "Batch (the problem's, or 1)", "N", 1);
+  add.text("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)", "TYPE");
+  add.toggle("--bias", flags.bias, "Give the layer a bias");
+  add.text("--svg", flags.svg, "Write a picture to a file as well", "FILE");
+  add.toggle("--ascii", flags.ascii, "Draw with plain characters, without colour");
+  add.toggle("--no-measure", flags.no_measure, "Do not measure this machine to tell its floor");
+  flags.layer.add_to(add);
+  add.footer(R"(
 A transposed convolution is a few ordinary convolutions, one per phase: outputs whose distance from the
 first one leaves the same remainder modulo the stride are fed by the same taps. The grid shows, for each
 dimension, which input every tap reads for every output; an empty cell is a multiplication by zero that an
@@ -68,11 +65,11 @@ int execute(const ExplainFlags& flags) {
 
 }  // namespace
 
-Command add_explain(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("explain", "Show how a layer works and what it must cost");
+Command add_explain(CommandLine& line) {
+  Flags add = line.add("explain", "Show how a layer works and what it must cost");
   auto flags = std::make_shared<ExplainFlags>();
-  add_flags(*app, *flags);
-  return {app, [flags] { return execute(*flags); }};
+  add_flags(add, *flags);
+  return {"explain", [flags] { return execute(*flags); }};
 }
 
 }  // namespace tconv::cli

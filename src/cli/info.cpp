@@ -1,10 +1,10 @@
 // tconv info: the version, and which engines and devices were found.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "tconv/tconv.hpp"
 
 namespace tconv::cli {
@@ -40,14 +40,14 @@ int print_json(const SystemInfo& info) {
 
 }  // namespace
 
-Command add_info(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("info", "List the engines and devices found");
+Command add_info(CommandLine& line) {
+  Flags add = line.add("info", "List the engines and devices found");
   auto json = std::make_shared<bool>(false);
-  app->add_flag("--json", *json, "Print JSON");
-  app->footer(R"(
+  add.toggle("--json", *json, "Print JSON");
+  add.footer(R"(
 Lists every device an engine of tconv can use on this machine, and a line for each engine that is not
 usable, saying why.)");
-  return {app, [json] { return *json ? print_json(system_info()) : print_text(system_info()); }};
+  return {"info", [json] { return *json ? print_json(system_info()) : print_text(system_info()); }};
 }
 
 }  // namespace tconv::cli

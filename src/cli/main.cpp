@@ -1,12 +1,12 @@
 // tconv, the command-line tool: parses, calls the subcommand, turns errors into one line and an exit code.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "tconv/tconv.hpp"
 
 namespace {
@@ -36,38 +36,22 @@ int fail(int code, const char* message) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  CLI::App app(about, "tconv");
-  app.footer(footer);
-  app.require_subcommand(0, 1);
-  app.set_version_flag(
-      "--version", [] { return "tconv " + tconv::system_info().version; }, "Print the version");
-  const std::vector<Command> commands = {add_run(app), add_bench(app), add_explain(app), add_info(app)};
+  CommandLine line(about, footer, [] { return "tconv " + tconv::system_info().version; });
+  const std::vector<Command> commands = {add_run(line), add_bench(line), add_explain(line), add_info(line)};
   std::string topic;
-  CLI::App* help = app.add_subcommand("help", "Explain a command");
-  help->add_option("command", topic, "The command to explain");
+  line.add("help", "Explain a command").positional("command", topic, "The command to explain", "COMMAND");
+  if (const auto code = line.parse(argc, argv)) return *code;
 
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& asked_for_text) {
-    return app.exit(asked_for_text);
-  } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "tconv: {}\nTry 'tconv help'.\n", error.what());
-    return exit_usage;
+  for (const Command& command : commands) {
+    if (line.chosen(command.name)) return command.execute();
+    if (topic == command.name) {
+      fmt::print("{}", line.help_of(topic));
+      return exit_ok;
+    }
   }
-
-  if (help->parsed() && !topic.empty()) {
-    for (const Command& command : commands)
-      if (command.app->get_name() == topic) {
-        fmt::print("{}", command.app->help("tconv"));
-        return exit_ok;
-      }
-    throw UsageError(fmt::format("there is no command '{}'; 'tconv help' lists them", topic));
-  }
-  for (const Command& command : commands)
-    if (command.app->parsed()) return command.execute();
-  // app.help() would explain the chosen subcommand, which is `help`.
-  fmt::print("{}", app.get_formatter()->make_help(&app, "tconv", CLI::AppFormatMode::Normal));
-  return help->parsed() ? exit_ok : exit_usage;
+  if (!topic.empty()) throw UsageError(fmt::format("there is no command '{}'; 'tconv help' lists them", topic));
+  fmt::print("{}", line.help());
+  return line.chosen("help") ? exit_ok : exit_usage;
 } catch (const UsageError& error) {
   return fail(exit_usage, error.what());
 } catch (const std::bad_alloc&) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -180,24 +179,21 @@ std::vector<Problem> problems_named(const std::vector<Problem>& known, const std
   return chosen;
 }
 
-void ProblemFlags::add_to(CLI::App& app) {
-  const char* group = "Layer by flags";
-  const auto keep = [&](CLI::Option* option) { options_.push_back(option->group(group)); };
-  keep(app.add_option("--size", size_, "Input size, one number per dimension: 64x128 is 2D")
-           ->type_name("N[xN[xN]]"));
-  keep(app.add_option("--in", in_channels_, "Input channels")->type_name("N"));
-  keep(app.add_option("--out", out_channels_, "Output channels")->type_name("N"));
-  keep(app.add_option("--kernel", kernel_, "Kernel size; one number serves all dimensions")->type_name("N[,N]"));
-  keep(app.add_option("--stride", stride_, "Stride (1)")->type_name("N[,N]"));
-  keep(app.add_option("--padding", padding_, "Padding (0)")->type_name("N[,N]"));
-  keep(app.add_option("--output-padding", output_padding_, "Output padding (0)")->type_name("N[,N]"));
-  keep(app.add_option("--dilation", dilation_, "Dilation (1)")->type_name("N[,N]"));
-  keep(app.add_option("--groups", groups_, "Groups (1)")->type_name("N"));
+void ProblemFlags::add_to(Flags& add) {
+  add.heading("Layer by flags");
+  flags_ = {add.text("--size", size_, "Input size, one number per dimension: 64x128 is 2D", "N[xN[xN]]"),
+            add.integer("--in", in_channels_, "Input channels", "N", 1),
+            add.integer("--out", out_channels_, "Output channels", "N", 1),
+            add.text("--kernel", kernel_, "Kernel size; one number serves all dimensions", "N[,N]"),
+            add.text("--stride", stride_, "Stride (1)", "N[,N]"),
+            add.text("--padding", padding_, "Padding (0)", "N[,N]"),
+            add.text("--output-padding", output_padding_, "Output padding (0)", "N[,N]"),
+            add.text("--dilation", dilation_, "Dilation (1)", "N[,N]"),
+            add.integer("--groups", groups_, "Groups (1)", "N", 1)};
 }
 
 bool ProblemFlags::any() const {
-  return std::any_of(options_.begin(), options_.end(),
-                     [](const CLI::Option* option) { return option->count() > 0; });
+  return std::any_of(flags_.begin(), flags_.end(), [](const Flag& flag) { return flag.given(); });
 }
 
 Problem ProblemFlags::problem() const {

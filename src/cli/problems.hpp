@@ -6,12 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/flags.hpp"
 #include "tconv/tconv.hpp"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace tconv::cli {
 
@@ -45,14 +41,14 @@ std::vector<Problem> problems_named(const std::vector<Problem>& known, const std
 /// A problem spelled out on the command line.
 class ProblemFlags {
  public:
-  void add_to(CLI::App& app);
+  void add_to(Flags& add);
   bool any() const;
   Problem problem() const;
 
  private:
   std::int64_t in_channels_ = 0, out_channels_ = 0, groups_ = 1;
   std::string size_, kernel_, stride_, padding_, output_padding_, dilation_;
-  std::vector<CLI::Option*> options_;
+  std::vector<Flag> flags_;
 };
 
 }  // namespace tconv::cli

@@ -1,11 +1,12 @@
 // tconv run: a layer on the user's own arrays.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
+#include "cli/flags.hpp"
 #include "cli/npy.hpp"
 #include "cli/text.hpp"
 #include "tconv/tconv.hpp"
@@ -17,39 +18,28 @@ struct RunFlags {
   std::string input, weight, bias, output;
   std::string stride = "1", padding = "0", output_padding, dilation = "1", output_size;
   std::int64_t groups = 1;
-  int threads = 0;
+  std::int64_t threads = 0;
   bool quiet = false;
 };
 
-void add_flags(CLI::App& app, RunFlags& flags) {
-  const char* files = "Arrays";
-  app.add_option("--input", flags.input, "x.npy: (batch, in_channels, *size), or without the batch axis")
-      ->required()
-      ->type_name("FILE")
-      ->group(files);
-  app.add_option("--weight", flags.weight, "w.npy: (in_channels, out_channels / groups, *kernel)")
-      ->required()
-      ->type_name("FILE")
-      ->group(files);
-  app.add_option("--bias", flags.bias, "b.npy: (out_channels,)")->type_name("FILE")->group(files);
-  app.add_option("--output", flags.output, "y.npy: where the result goes")
-      ->required()
-      ->type_name("FILE")
-      ->group(files);
-  const char* layer = "Layer (one number for all dimensions, or one per dimension as in 2,3)";
-  app.add_option("--stride", flags.stride, "Stride (1)")->type_name("N[,N]")->group(layer);
-  app.add_option("--padding", flags.padding, "Padding (0)")->type_name("N[,N]")->group(layer);
-  app.add_option("--output-padding", flags.output_padding, "Output padding (0)")->type_name("N[,N]")->group(layer);
-  app.add_option("--output-size", flags.output_size, "Size wanted instead; sets the output padding")
-      ->type_name("N[,N]")
-      ->group(layer);
-  app.add_option("--dilation", flags.dilation, "Dilation (1)")->type_name("N[,N]")->group(layer);
-  app.add_option("--groups", flags.groups, "Groups (1)")->type_name("N")->group(layer);
-  app.add_option("--threads", flags.threads, "Threads (0: one per CPU)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
-  app.add_flag("-q,--quiet", flags.quiet, "Say nothing about the result");
-  app.footer(R"(
+void add_flags(Flags& add, RunFlags& flags) {
+  add.heading("Arrays");
+  add.text("--input", flags.input, "x.npy: (batch, in_channels, *size), or without the batch axis", "FILE")
+      .required();
+  add.text("--weight", flags.weight, "w.npy: (in_channels, out_channels / groups, *kernel)", "FILE").required();
+  add.text("--bias", flags.bias, "b.npy: (out_channels,)", "FILE");
+  add.text("--output", flags.output, "y.npy: where the result goes", "FILE").required();
+  add.heading("Layer (one number for all dimensions, or one per dimension as in 2,3)");
+  add.text("--stride", flags.stride, "Stride (1)", "N[,N]");
+  add.text("--padding", flags.padding, "Padding (0)", "N[,N]");
+  add.text("--output-padding", flags.output_padding, "Output padding (0)", "N[,N]");
+  add.text("--output-size", flags.output_size, "Size wanted instead; sets the output padding", "N[,N]");
+  add.text("--dilation", flags.dilation, "Dilation (1)", "N[,N]");
+  add.integer("--groups", flags.groups, "Groups (1)", "N", 1);
+  add.heading("Options");
+  add.integer("--threads", flags.threads, "Threads (0: one per CPU)", "N", 0);
+  add.toggle("-q,--quiet", flags.quiet, "Say nothing about the result");
+  add.footer(R"(
 Computes y = ConvTranspose(x, w) + b on arrays saved with numpy.save. The weight's shape says how many
 dimensions the layer has. All arrays must hold the same type: float16, float32 or float64.
 
@@ -72,7 +62,6 @@ Layer layer_of(const RunFlags& flags, const NpyArray& weight) {
   layer.dims = dims;
   layer.groups = flags.groups;
   layer.in_channels = weight.shape[0];
-  if (flags.groups < 1) throw UsageError(fmt::format("--groups must be positive, got {}", flags.groups));
   if (__builtin_mul_overflow(weight.shape[1], flags.groups, &layer.out_channels))
     throw UsageError(fmt::format("--groups {} is far too large", flags.groups));
   for (int d = 0; d < dims; ++d) layer.kernel[std::size_t(d)] = weight.shape[std::size_t(d) + 2];
@@ -142,7 +131,7 @@ int execute(const RunFlags& flags) {
     layer.output_padding =
         output_padding_for(layer, size, parse_extents("--output-size", flags.output_size, layer.dims));
 
-  const auto pool = make_thread_pool(flags.threads);
+  const auto pool = make_thread_pool(int(std::min<std::int64_t>(flags.threads, 1 << 20)));
   const Binding binding = Plan(layer).bind(x.sizes[0], size);
   NpyArray output;
   output.dtype = layer.dtype;
@@ -169,11 +158,11 @@ int execute(const RunFlags& flags) {
 
 }  // namespace
 
-Command add_run(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("run", "Compute a layer on arrays in .npy files");
+Command add_run(CommandLine& line) {
+  Flags add = line.add("run", "Compute a layer on arrays in .npy files");
   auto flags = std::make_shared<RunFlags>();
-  add_flags(*app, *flags);
-  return {app, [flags] { return execute(*flags); }};
+  add_flags(add, *flags);
+  return {"run", [flags] { return execute(*flags); }};
 }
 
 }  // namespace tconv::cli

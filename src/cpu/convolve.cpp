@@ -32,13 +32,14 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const int64_t element_bytes = plan.wide ? 8 : 4;
 
   Grid grid;
-  grid.count[batch_dim] = batch;
+  grid.count[batch_dim] = grid.real[batch_dim] = batch;
   double positions = double(batch);
   int64_t targets_per_position = 1;
   for (int d = 0; d < 3; ++d) {
     const int64_t step = conv.target.step[d], padding = conv.target.padding[d];
     grid.first[d + 1] = padding / step;
     grid.count[d + 1] = (target_size[d] - 1 + padding) / step - grid.first[d + 1] + 1;
+    grid.real[d + 1] = ceil_div(source_size[d], conv.source.step[d]);
     positions *= double(grid.count[d + 1]);
     targets_per_position *= std::min(step, target_size[d]);
   }
@@ -89,11 +90,14 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   costs.multiply_adds = double(row_channels * conv.tap_count()) * double(conv.sum_channels);
   costs.source_elements = double(conv.sum_channels * planes);
   costs.sum_elements = double(row_channels * targets_per_position);
-  costs.largest_source_bytes = costs.largest_sum_bytes = second_level_cache() / 4;
+  costs.sum_rows = costs.sum_elements / double(std::min(conv.target.step[2], target_size[2]));
+  costs.source_is_strided = conv.source.step[2] > 1;
+  costs.sums_are_strided = conv.target.step[2] > 1;
+  costs.cache_bytes = second_level_cache() * 5 / 8;  // the rest is for weights passing by
   costs.source_bytes_per_position = double(sum_channels * planes * element_bytes);
   costs.sum_bytes_per_position = double(rows * element_bytes);
   costs.wanted_columns = 1024;
-  constexpr int64_t wanted_items = 32;  // enough for a few threads to share evenly
+  const int64_t wanted_items = 4 * processors();  // enough for all threads to share evenly
   costs.fewest_tiles = multiply_adds_ < 16 * serial_multiply_adds ? 1 : ceil_div(wanted_items, item_kinds);
   tiling_ = choose_tiling(grid, costs);
   channel_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);
@@ -126,10 +130,11 @@ struct ConvolutionBinding::Scratch {
   Compute* start;  // one value per row
   Compute* row_buffer;
   TapOffset* taps;
+  Compute* piece;  // of packed weight, where the worker packs for itself
 };
 
 template <class Compute>
-ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena) const {
+ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena, bool packs_weight) const {
   const auto& kernels = outer_product_kernels<Compute>();
   // The last vectors of a run may reach past the last plane.
   const int64_t slack = int64_t(kernels.lanes) * kernels.max_vectors;
@@ -142,6 +147,7 @@ ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena) c
   s.start = arena.take<Compute>(rows);
   s.row_buffer = arena.take<Compute>(row_buffer_elements(plan_->conv.target, tiling_));
   s.taps = arena.take<TapOffset>(int64_t(most_taps));
+  s.piece = packs_weight && packs_pieces() ? arena.take<Compute>(plan_->weight.largest_piece()) : nullptr;
   return s;
 }
 
@@ -150,9 +156,9 @@ int64_t ConvolutionBinding::items() const {
 }
 
 template <class Compute>
-std::size_t ConvolutionBinding::scratch_bytes() const {
+std::size_t ConvolutionBinding::scratch_bytes(bool packs_weight) const {
   Arena arena;
-  scratch<Compute>(arena);
+  scratch<Compute>(arena, packs_weight);
   return arena.bytes();
 }
 
@@ -160,10 +166,11 @@ std::size_t ConvolutionBinding::workspace_bytes(int workers, bool packs_weight) 
   return with_compute(plan_->wide, [&](auto compute) {
     using Compute = decltype(compute);
     Arena shared;
-    if (packs_weight) shared.take<Compute>(plan_->weight.elements());
+    if (packs_weight && !packs_pieces()) shared.take<Compute>(plan_->weight.elements());
     shared.take<Compute>(plan_->conv.groups * plan_->conv.row_channels);  // bias
     shared.take<char>(0);                                                 // where the workers begin
-    return shared.bytes() + std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>();
+    return shared.bytes() +
+           std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>(packs_weight);
   });
 }
 
@@ -224,8 +231,9 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
 }
 
 template <class Compute>
-void ConvolutionBinding::run_item(const ConstTensor& source, const Compute* packed, const Compute* bias,
-                                  const Tensor& target, const Scratch<Compute>& s, int64_t item) const {
+void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& weight, const Compute* packed,
+                                  const Compute* bias, const Tensor& target, const Scratch<Compute>& s,
+                                  int64_t item) const {
   const Convolution& conv = plan_->conv;
   const PackedWeight& layout = plan_->weight;
   // Row blocks of one tile follow each other, while its source is still in a cache.
@@ -247,8 +255,13 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const Compute* pack
       load_plane(PlaneView{&source, &conv.source, conv.planes[plane]}, tiling_, box, Fill::widened,
                  group * conv.sum_channels + sums.begin, sums.size(),
                  s.source + int64_t(plane) * tiling_.plane_elements, channel_pitch_);
+    const Compute* piece = s.piece;
+    if (packed)
+      piece = packed + layout.piece_offset(group, row_block, block);
+    else
+      pack_piece(conv, layout, weight, group, row_block, block, s.piece);
     for (std::size_t c = 0; c < conv.classes.size(); ++c)
-      multiply(c, box, packed + layout.offset(group, row_block, c, block), channels, sums, block == 0, s);
+      multiply(c, box, piece + layout.class_offset(row_block, block, c), channels, sums, block == 0, s);
   }
   store_box(SumTile<Compute>{.sums = s.sums,
                              .row_pitch = row_pitch_,
@@ -264,7 +277,7 @@ void ConvolutionBinding::run_in(const ConstTensor& source, const ConstTensor& we
                                 int workers) const {
   Arena arena(options.workspace);
   const Compute* ready = static_cast<const Compute*>(packed);
-  if (ready == nullptr) {
+  if (ready == nullptr && !packs_pieces()) {
     Compute* space = arena.take<Compute>(plan_->weight.elements());
     pack_weight(*plan_, weight, space, options.executor, workers);
     ready = space;
@@ -275,11 +288,12 @@ void ConvolutionBinding::run_in(const ConstTensor& source, const ConstTensor& we
 
   workers = int(std::min<int64_t>(workers, items()));
   if (multiply_adds_ < serial_multiply_adds) workers = 1;
-  const std::size_t per_worker = scratch_bytes<Compute>();
+  const std::size_t per_worker = scratch_bytes<Compute>(packed == nullptr);
   char* scratch_memory = arena.take<char>(0);
   share(options.executor, workers, items(), [&](int worker, int64_t item) {
     Arena mine(scratch_memory + std::size_t(worker) * per_worker);
-    run_item<Compute>(source, ready, bias ? converted_bias : nullptr, target, scratch<Compute>(mine), item);
+    run_item<Compute>(source, weight, ready, bias ? converted_bias : nullptr, target,
+                      scratch<Compute>(mine, packed == nullptr), item);
   });
 }
 
@@ -296,11 +310,13 @@ void pack_weight(const ConvolutionPlan& plan, const ConstTensor& weight, void* p
   with_compute(plan.wide, [&](auto compute) {
     using Compute = decltype(compute);
     constexpr int64_t serial_elements = 32 << 10;
-    const int64_t blocks = plan.weight.row_blocks();
-    share(executor, plan.weight.elements() < serial_elements ? 1 : workers, plan.conv.groups * blocks,
-          [&](int, int64_t item) {
-            pack_block(plan.conv, plan.weight, weight, item / blocks, item % blocks,
-                       static_cast<Compute*>(packed));
+    const int64_t row_blocks = plan.weight.row_blocks(), sum_blocks = plan.weight.sum_blocks();
+    share(executor, plan.weight.elements() < serial_elements ? 1 : workers,
+          plan.conv.groups * row_blocks * sum_blocks, [&](int, int64_t item) {
+            const int64_t group = item / sum_blocks / row_blocks;
+            const int64_t row_block = item / sum_blocks % row_blocks, sum_block = item % sum_blocks;
+            pack_piece(plan.conv, plan.weight, weight, group, row_block, sum_block,
+                       static_cast<Compute*>(packed) + plan.weight.piece_offset(group, row_block, sum_block));
           });
   });
 }

@@ -48,18 +48,22 @@ class ConvolutionBinding {
   double multiply_adds() const { return multiply_adds_; }
 
  private:
+  /// With few tiles, every worker packs the piece of weight it is about to use: the packed weight then never
+  /// leaves its cache, where packing it all would send it to memory and back.
+  bool packs_pieces() const { return tiling_.tile_count() <= 2; }
+
   template <class Compute>
   struct Scratch;
   template <class Compute>
-  Scratch<Compute> scratch(Arena& arena) const;
+  Scratch<Compute> scratch(Arena& arena, bool packs_weight) const;
   template <class Compute>
-  std::size_t scratch_bytes() const;
+  std::size_t scratch_bytes(bool packs_weight) const;
   template <class Compute>
   void run_in(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias, const Tensor& target,
               const void* packed, const RunOptions& options, int workers) const;
   template <class Compute>
-  void run_item(const ConstTensor& source, const Compute* packed, const Compute* bias, const Tensor& target,
-                const Scratch<Compute>& scratch, std::int64_t item) const;
+  void run_item(const ConstTensor& source, const ConstTensor& weight, const Compute* packed, const Compute* bias,
+                const Tensor& target, const Scratch<Compute>& scratch, std::int64_t item) const;
   template <class Compute>
   void multiply(std::size_t class_index, const Box& box, const Compute* packed, Span rows, Span sums, bool first,
                 const Scratch<Compute>& scratch) const;

@@ -28,10 +28,11 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   const int64_t out_channels = ceil_div(mirror.sum_channels, out_blocks_);
 
   Grid grid;
-  grid.count[batch_dim] = shape.batch;
+  grid.count[batch_dim] = grid.real[batch_dim] = shape.batch;
   double positions = double(shape.batch);
   for (int d = 0; d < 3; ++d) {
     grid.count[d + 1] = shape.input[d];
+    grid.real[d + 1] = ceil_div(shape.output[d], mirror.source.step[d]);
     positions *= double(shape.input[d]);
   }
   // Taps that meet nothing at this shape have gradient zero. They are left out, so that the reach is bounded by
@@ -59,7 +60,8 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   costs.vectors = wanted_positions;  // a run is one call, however long
   costs.multiply_adds = double(in_channels * out_channels) * double(taps.size());
   costs.source_elements = double(in_channels + out_channels * planes);
-  costs.largest_source_bytes = budget;
+  costs.source_is_strided = mirror.source.step[2] > 1;
+  costs.cache_bytes = budget;
   costs.source_bytes_per_position = costs.source_elements * double(element_bytes);
   costs.wanted_columns = wanted_positions;
   costs.run_tail = costs.lanes;

@@ -3,8 +3,41 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "cpu/kernels/simd.hpp"
+#include "tconv/tconv.hpp"
+
+// After simd.hpp, which says what the binary carries.
+#include <hwy/highway.h>
 
 namespace tconv::cpu {
+
+void obey_isa_limit() {
+  static const bool done = [] {
+    const char* limit = std::getenv("TCONV_MAX_CPU_ISA");
+    if (limit == nullptr || *limit == '\0' || std::string(limit) == "avx512") return true;
+#if HWY_ARCH_X86
+    const std::int64_t newer_than_avx2 = HWY_AVX2 - 1;  // targets are bits, the best one lowest
+    if (std::string(limit) == "avx2")
+      hwy::DisableTargets(newer_than_avx2);
+    else if (std::string(limit) == "scalar")
+      hwy::DisableTargets(newer_than_avx2 | HWY_AVX2);
+    else
+#endif
+      throw InvalidArgument("TCONV_MAX_CPU_ISA must be avx512, avx2 or scalar, got \"" + std::string(limit) +
+                            "\"");
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+int processors() {
+  static const int count = std::max(1, int(std::thread::hardware_concurrency()));
+  return count;
+}
 
 std::int64_t second_level_cache() {
   static const std::int64_t bytes = [] {

@@ -5,7 +5,14 @@
 
 namespace tconv::cpu {
 
+/// Obeys TCONV_MAX_CPU_ISA (avx512, avx2 or scalar): the kernels then use no newer instructions. Read once, before
+/// the first kernel is chosen. Throws InvalidArgument if the variable says anything else.
+void obey_isa_limit();
+
 /// Bytes of second-level cache of one core; tiles are sized after it.
 std::int64_t second_level_cache();
+
+/// Processors of the machine, at least one. Tilings are cut for so many; results do not depend on it.
+int processors();
 
 }  // namespace tconv::cpu

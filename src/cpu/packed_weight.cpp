@@ -22,15 +22,17 @@ PackedWeight::PackedWeight(const Convolution& conv, int panel_rows, int64_t cach
   row_blocks_ = ceil_div(conv.row_channels, channels);
 }
 
-int64_t PackedWeight::offset(int64_t group, int64_t row_block, std::size_t class_index, int64_t sum_block) const {
+int64_t PackedWeight::piece_offset(int64_t group, int64_t row_block, int64_t sum_block) const {
   const Span rows = this->row_block(row_block);
-  int64_t taps_before = 0;  // per row channel, of earlier classes
+  return conv_->tap_count() * (conv_->sum_channels * (group * conv_->row_channels + rows.begin) +
+                               rows.size() * this->sum_block(sum_block).begin);
+}
+
+int64_t PackedWeight::class_offset(int64_t row_block, int64_t sum_block, std::size_t class_index) const {
+  int64_t taps_before = 0;  // per row and sum channel, of earlier classes
   for (std::size_t c = 0; c < class_index; ++c)
     taps_before += int64_t(conv_->classes[c].phases.size() * conv_->classes[c].taps.size());
-  const PhaseClass& current = conv_->classes[class_index];
-  const int64_t taps_here = int64_t(current.phases.size() * current.taps.size());
-  return conv_->tap_count() * conv_->sum_channels * (group * conv_->row_channels + rows.begin) +
-         rows.size() * (taps_before * conv_->sum_channels + taps_here * this->sum_block(sum_block).begin);
+  return this->row_block(row_block).size() * this->sum_block(sum_block).size() * taps_before;
 }
 
 int64_t PackedWeight::elements() const {
@@ -38,8 +40,8 @@ int64_t PackedWeight::elements() const {
 }
 
 template <class Compute>
-void pack_block(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, int64_t group,
-                int64_t row_block, Compute* packed) {
+void pack_piece(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, int64_t group,
+                int64_t row_block, int64_t sum_block, Compute* packed) {
   const Span channels = layout.row_block(row_block);
   const int64_t row_stride = weight.strides[conv.rows_are_outputs ? 1 : 0];
   const int64_t sum_stride = weight.strides[conv.rows_are_outputs ? 0 : 1];
@@ -61,32 +63,30 @@ void pack_block(const Convolution& conv, const PackedWeight& layout, const Const
     // A few sum channels at a time: what they hold for this block is a few lines of the weight, read once and
     // picked apart in the first-level cache, and what is written of them is a few whole lines.
     constexpr int64_t group_of_sums = 8;
-    for (int64_t block = 0; block < layout.sum_blocks(); ++block) {
-      const Span sums = layout.sum_block(block);
-      for (int64_t first = 0; first < sums.size(); first += group_of_sums) {
-        const int64_t last = std::min(first + group_of_sums, sums.size());
-        for (std::size_t c = 0; c < conv.classes.size(); ++c) {
-          const PhaseClass& phase_class = conv.classes[c];
-          const int64_t taps = int64_t(phase_class.taps.size());
-          const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
-          Compute* to = packed + layout.offset(group, row_block, c, block);
-          for (int64_t p = 0; p < layout.panels(rows); ++p) {
-            const Span panel = layout.panel(rows, p);
-            for (int64_t row = panel.begin; row < panel.end;) {
-              // Rows of one phase are neighbouring channels.
-              const std::vector<int64_t>& k = phase_class.phases[std::size_t(row / channels.size())].k;
-              const int64_t channel = row % channels.size();
-              const int64_t count = std::min(panel.end - row, channels.size() - channel);
-              for (int64_t tap = 0; tap < taps; ++tap) {
-                const Storage* element =
-                    from + sums.begin * sum_stride + channel * row_stride + tap_offset(k[std::size_t(tap)]);
-                Compute* slot = to + (panel.begin * taps + tap * panel.size()) * sums.size() + (row - panel.begin);
-                for (int64_t i = first; i < last; ++i)
-                  for (int64_t j = 0; j < count; ++j)
-                    slot[i * panel.size() + j] = promote<Compute>(element[i * sum_stride + j * row_stride]);
-              }
-              row += count;
+    const Span sums = layout.sum_block(sum_block);
+    for (int64_t first = 0; first < sums.size(); first += group_of_sums) {
+      const int64_t last = std::min(first + group_of_sums, sums.size());
+      for (std::size_t c = 0; c < conv.classes.size(); ++c) {
+        const PhaseClass& phase_class = conv.classes[c];
+        const int64_t taps = int64_t(phase_class.taps.size());
+        const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
+        Compute* to = packed + layout.class_offset(row_block, sum_block, c);
+        for (int64_t p = 0; p < layout.panels(rows); ++p) {
+          const Span panel = layout.panel(rows, p);
+          for (int64_t row = panel.begin; row < panel.end;) {
+            // Rows of one phase are neighbouring channels.
+            const std::vector<int64_t>& k = phase_class.phases[std::size_t(row / channels.size())].k;
+            const int64_t channel = row % channels.size();
+            const int64_t count = std::min(panel.end - row, channels.size() - channel);
+            for (int64_t tap = 0; tap < taps; ++tap) {
+              const Storage* element =
+                  from + sums.begin * sum_stride + channel * row_stride + tap_offset(k[std::size_t(tap)]);
+              Compute* slot = to + (panel.begin * taps + tap * panel.size()) * sums.size() + (row - panel.begin);
+              for (int64_t i = first; i < last; ++i)
+                for (int64_t j = 0; j < count; ++j)
+                  slot[i * panel.size() + j] = promote<Compute>(element[i * sum_stride + j * row_stride]);
             }
+            row += count;
           }
         }
       }
@@ -94,9 +94,9 @@ void pack_block(const Convolution& conv, const PackedWeight& layout, const Const
   });
 }
 
-template void pack_block<float>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t, int64_t,
-                                float*);
-template void pack_block<double>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t, int64_t,
-                                 double*);
+template void pack_piece<float>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t, int64_t,
+                                int64_t, float*);
+template void pack_piece<double>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t, int64_t,
+                                 int64_t, double*);
 
 }  // namespace tconv::cpu

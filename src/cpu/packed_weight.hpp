@@ -4,7 +4,7 @@
 // of a channel in one block; a block's rows of one class are cut into panels of as many rows as a kernel
 // has registers for; sums over channels are cut into blocks that keep a tile of source in the cache:
 //
-//   [group][row block][class][sum block][panel][tap][sum channel][row of the panel]
+//   [group][row block][sum block][class][panel][tap][sum channel][row of the panel]
 //
 // Every weight appears exactly once, so a packed weight is as large as the weight, and every offset follows
 // from counting. Nothing here depends on batch or length: one packing serves all shapes.
@@ -51,10 +51,12 @@ class PackedWeight {
   std::int64_t panels(std::int64_t rows) const { return ceil_div(rows, panel_rows_); }
   Span panel(std::int64_t rows, std::int64_t index) const { return piece(rows, panels(rows), index); }
 
-  /// Elements from the start of the packing to [group][row block][class][sum block].
-  std::int64_t offset(std::int64_t group, std::int64_t row_block, std::size_t class_index,
-                      std::int64_t sum_block) const;
+  /// Elements from the start of the packing to a piece [group][row block][sum block], and from the start of a
+  /// piece to a class.
+  std::int64_t piece_offset(std::int64_t group, std::int64_t row_block, std::int64_t sum_block) const;
+  std::int64_t class_offset(std::int64_t row_block, std::int64_t sum_block, std::size_t class_index) const;
   std::int64_t elements() const;
+  std::int64_t largest_piece() const { return largest_row_block() * largest_sum_block() * conv_->tap_count(); }
 
  private:
   const Convolution* conv_;
@@ -63,9 +65,9 @@ class PackedWeight {
   std::int64_t sum_blocks_;
 };
 
-/// Packs the part of a canonical weight [in, out / groups, k…] that belongs to one group and row block.
+/// Packs one piece of a canonical weight [in, out / groups, k…].
 template <class Compute>
-void pack_block(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, std::int64_t group,
-                std::int64_t row_block, Compute* packed);
+void pack_piece(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, std::int64_t group,
+                std::int64_t row_block, std::int64_t sum_block, Compute* packed);
 
 }  // namespace tconv::cpu

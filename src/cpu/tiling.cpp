@@ -11,8 +11,10 @@ using std::int64_t;
 
 // Cycles, roughly, on a machine with two multiply-add units. Only their ratios matter.
 constexpr double cycles_per_multiply_add = 0.5;  // of a vector
-constexpr double contiguous_element = 0.2;       // moved between a tensor and a tile
-constexpr double transposed_element = 0.6;  // the same, where the tile's innermost dimension is not the tensor's
+constexpr double contiguous_element = 0.5;       // moved between a tensor and a tile
+constexpr double transposed_element = 1.0;  // the same, where the tile's innermost dimension is not the tensor's
+constexpr double scattered_element = 2.0;   // the same, and too far apart for vectors
+constexpr double row_start = 40;            // a row of a tensor begins on a line, and often a page, of its own
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -30,20 +32,25 @@ void lay_out(Tiling& t, const TileCosts& costs) {
   t.run_pitch = round_up(run_length(t, Box{.begin = {}, .extent = t.extent}), costs.lanes);
 }
 
-/// Extents of about `columns` positions, inner dimensions first, each dimension cut into equal parts.
-void choose_extents(Tiling& t, int64_t columns) {
+/// Extents of about `columns` positions, inner dimensions first, each dimension cut into equal parts; the
+/// innermost one at most `longest_row`.
+void choose_extents(Tiling& t, int64_t columns, int64_t longest_row) {
   for (int d = 3; d >= 0; --d) {
-    const int64_t parts = ceil_div(t.count[d], std::max<int64_t>(columns, 1));
+    const int64_t largest = std::max<int64_t>(d == 3 ? std::min(columns, longest_row) : columns, 1);
+    const int64_t parts = ceil_div(t.count[d], largest);
     t.extent[d] = ceil_div(t.count[d], parts);
     columns /= t.extent[d];
   }
 }
 
 double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& costs) {
+  const auto real_extent = [&](int d) {
+    return std::min(t.extent[d] + t.reach[d], grid.real[std::size_t(t.dim[d])]);
+  };
   double positions = 1, widened = 1, useful = 1;
   for (int d = 0; d < 4; ++d) {
     positions *= double(t.extent[d]);
-    widened *= double(t.extent[d] + t.reach[d]);
+    widened *= double(real_extent(d));
     if (d < t.run_from) useful *= grid.useful_taps[t.dim[d]];
   }
   const int64_t vectors = t.run_pitch / costs.lanes;
@@ -51,10 +58,19 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
   // A narrow kernel loads as many weights as a wide one.
   const double per_run =
       (double(vectors) + 0.35 * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
-  const double moved =
-      t.dim[3] == batch_dim && grid.count[batch_dim] > 1 ? transposed_element : contiguous_element;
+  const bool transposed = t.dim[3] == batch_dim && grid.count[batch_dim] > 1;
+  const auto moved = [&](bool strided) {
+    if (!transposed) return contiguous_element;
+    return strided || t.extent[3] < 4 ? scattered_element : transposed_element;
+  };
+  // Rows of the tensors run along the width, wherever the tile has it.
+  const int width = transposed ? 2 : 3;
+  const double source_rows = widened / double(real_extent(width)) * costs.source_elements;
+  const double sum_rows = positions / double(t.extent[width]) * costs.sum_rows;
   const double total = double(t.run_count) * (per_run + double(calls) * kernel_call) +
-                       moved * (widened * costs.source_elements + positions * costs.sum_elements);
+                       widened * costs.source_elements * moved(costs.source_is_strided) +
+                       positions * costs.sum_elements * moved(costs.sums_are_strided) +
+                       row_start * (source_rows + sum_rows);
   return total / positions;
 }
 
@@ -77,20 +93,22 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
       t.lowest_offset[d] = grid.lowest_offset[order[d]];
       t.reach[d] = grid.highest_offset[order[d]] - grid.lowest_offset[order[d]];
     }
-    for (t.run_from = 0; t.run_from < 4; ++t.run_from) {
-      for (int64_t columns = costs.wanted_columns;; columns /= 2) {
-        choose_extents(t, columns);
-        lay_out(t, costs);
-        const bool fits =
-            double(t.plane_elements) * costs.source_bytes_per_position <= double(costs.largest_source_bytes) &&
-            double(t.columns()) * costs.sum_bytes_per_position <= double(costs.largest_sum_bytes);
-        // Threads want many tiles; below a few registers' width, a tile costs more than an idle thread.
-        const bool enough = t.tile_count() >= costs.fewest_tiles || columns <= 8 * costs.lanes;
-        if ((fits && enough) || columns <= costs.lanes) break;
+    // Short rows leave room for more of them, which then share what the taps reach beyond them.
+    for (const int64_t longest_row : {costs.wanted_columns, 8 * costs.lanes})
+      for (t.run_from = 0; t.run_from < 4; ++t.run_from) {
+        for (int64_t columns = costs.wanted_columns;; columns /= 2) {
+          choose_extents(t, columns, longest_row);
+          lay_out(t, costs);
+          const double bytes = double(t.plane_elements) * costs.source_bytes_per_position +
+                               double(t.columns()) * costs.sum_bytes_per_position;
+          const bool fits = bytes <= double(costs.cache_bytes);
+          // Threads want many tiles; below a few registers' width, a tile costs more than an idle thread.
+          const bool enough = t.tile_count() >= costs.fewest_tiles || columns <= 8 * costs.lanes;
+          if ((fits && enough) || columns <= costs.lanes) break;
+        }
+        t.cost = cost_per_position(t, grid, costs);
+        if (best.cost == 0 || t.cost < best.cost) best = t;
       }
-      t.cost = cost_per_position(t, grid, costs);
-      if (best.cost == 0 || t.cost < best.cost) best = t;
-    }
   }
   return best;
 }

@@ -24,18 +24,21 @@ struct Grid {
   std::array<std::int64_t, 4> count{};          // number of q
   std::array<std::int64_t, 4> lowest_offset{};  // reach of the taps
   std::array<std::int64_t, 4> highest_offset{};
+  std::array<std::int64_t, 4> real{};             // q at which the source has elements; beyond them it is padding
   std::array<double, 4> useful_taps{1, 1, 1, 1};  // share of (q, tap) pairs that meet a real source element
 };
 
 /// What one position of a tile costs, for choosing between tilings.
 struct TileCosts {
-  double multiply_adds = 0;    // per position, all rows and taps
-  double source_elements = 0;  // loaded per position of the widened tile
-  double sum_elements = 0;     // stored per position
+  double multiply_adds = 0;        // per position, all rows and taps
+  double source_elements = 0;      // loaded per position of the widened tile
+  double sum_elements = 0;         // stored per position
+  double sum_rows = 0;             // target rows they go to
+  bool source_is_strided = false;  // neighbours along the width are not neighbours in the tensor
+  bool sums_are_strided = false;
   std::int64_t lanes = 1;
-  std::int64_t vectors = 1;               // of the usual kernel
-  std::int64_t largest_source_bytes = 0;  // cache budgets of one tile
-  std::int64_t largest_sum_bytes = 0;
+  std::int64_t vectors = 1;              // of the usual kernel
+  std::int64_t cache_bytes = 0;          // for the source and the sums of one tile
   double source_bytes_per_position = 0;  // of the widened tile
   double sum_bytes_per_position = 0;
   std::int64_t wanted_columns = 512;

@@ -179,7 +179,7 @@ TEST_F(Run, RefusesBadParameters) {
   refuses("--stride must have 1 or 1 values", {"--stride", "2,2"}, 2);
   refuses("cannot be given together", {"--output-size", "4", "--output-padding", "0"}, 2);
   refuses("is not reachable", {"--output-size", "400"});
-  refuses("--groups must be positive", {"--groups", "0"}, 2);
+  refuses("--groups: must be at least 1, got 0", {"--groups", "0"}, 2);
   refuses("in_channels must be divisible by groups", {"--groups", "3"});
   refuses("the output would have no elements", {"--padding", "9"});
 }

@@ -135,7 +135,7 @@ def test_dual_tensors():
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, torch.ones_like(x))
         for function in (ours, theirs):
-            value, tangent = forward_ad.unpack_dual(function(dual, w, b))
+            _, tangent = forward_ad.unpack_dual(function(dual, w, b))
             assert tangent is not None
         torch.testing.assert_close(
             forward_ad.unpack_dual(ours(dual, w, b)).tangent, forward_ad.unpack_dual(theirs(dual, w, b)).tangent

@@ -43,7 +43,16 @@ Buffer::Buffer(tconv::DType dtype, const Sizes& sizes, Order order, Random& rand
   const int64_t margin = random.integer(0, 9);  // so that bases are not aligned to vectors
   base_ = margin + backwards;
   memory_.assign(std::size_t(margin + reach + random.integer(0, 3)) * size_of(dtype), std::byte{0xff});
-  tensor_.data = memory_.data() + std::size_t(base_) * size_of(dtype);
+}
+
+tconv::Tensor Buffer::tensor() const {
+  tconv::Tensor view = tensor_;
+  view.data = const_cast<std::byte*>(memory_.data()) + std::size_t(base_) * size_of(tensor_.dtype);
+  return view;
+}
+
+void Buffer::poison() {
+  std::fill(memory_.begin(), memory_.end(), std::byte{0xff});  // the gaps hold the same bits
 }
 
 template <class Visit>

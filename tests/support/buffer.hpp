@@ -21,11 +21,14 @@ class Buffer {
  public:
   Buffer(tconv::DType dtype, const Sizes& sizes, Order order, Random& random);
 
-  tconv::Tensor tensor() const { return tensor_; }
-  tconv::ConstTensor const_tensor() const { return tensor_; }
+  /// The view of this buffer's own memory; a copy of the buffer has a view of its own.
+  tconv::Tensor tensor() const;
+  tconv::ConstTensor const_tensor() const { return tensor(); }
   std::int64_t elements() const { return elements_; }
 
   void fill(const Values& values);
+  /// NaN in every element.
+  void poison();
   /// Random values in [−1, 1), as the dtype holds them.
   void fill_random(Random& random);
   Values values() const;
@@ -46,7 +49,7 @@ class Buffer {
   std::vector<std::byte> watched_;
   std::int64_t base_ = 0;  // of element (0, 0, …), in elements
   std::int64_t elements_ = 1;
-  tconv::Tensor tensor_;
+  tconv::Tensor tensor_;  // but for its data
 };
 
 /// Exactly `bytes` bytes at an odd address, holding NaNs.

@@ -193,7 +193,7 @@ Step::Step(const Case& c, const Orders& orders, Random& random)
 }
 
 void Step::run(const tconv::Binding& binding, tconv::Executor* executor, int workers) {
-  for (Buffer* result : {&y_, &gx_, &gw_, &gb_}) result->fill(Values(std::size_t(result->elements()), NAN));
+  for (Buffer* result : {&y_, &gx_, &gw_, &gb_}) result->poison();
   const auto with_workspace = [&](Pass pass, const auto& call) {
     Workspace workspace(binding.workspace_bytes(pass, workers));
     call(tconv::RunOptions{

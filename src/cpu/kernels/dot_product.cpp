@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cpu/kernels/simd.hpp"
+#include "cpu/machine.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels/dot_product.cpp"
@@ -144,13 +145,13 @@ HWY_EXPORT(DotTableF64);
 
 template <>
 const DotProductKernels<float>& dot_product_kernels<float>() {
-  static const DotProductKernels<float> table = HWY_DYNAMIC_DISPATCH(DotTableF32)();
+  static const DotProductKernels<float> table = (obey_isa_limit(), HWY_DYNAMIC_DISPATCH(DotTableF32)());
   return table;
 }
 
 template <>
 const DotProductKernels<double>& dot_product_kernels<double>() {
-  static const DotProductKernels<double> table = HWY_DYNAMIC_DISPATCH(DotTableF64)();
+  static const DotProductKernels<double> table = (obey_isa_limit(), HWY_DYNAMIC_DISPATCH(DotTableF64)());
   return table;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cpu/kernels/simd.hpp"
+#include "cpu/machine.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels/outer_product.cpp"
@@ -113,13 +114,13 @@ HWY_EXPORT(OuterTableF64);
 
 template <>
 const OuterProductKernels<float>& outer_product_kernels<float>() {
-  static const OuterProductKernels<float> table = HWY_DYNAMIC_DISPATCH(OuterTableF32)();
+  static const OuterProductKernels<float> table = (obey_isa_limit(), HWY_DYNAMIC_DISPATCH(OuterTableF32)());
   return table;
 }
 
 template <>
 const OuterProductKernels<double>& outer_product_kernels<double>() {
-  static const OuterProductKernels<double> table = HWY_DYNAMIC_DISPATCH(OuterTableF64)();
+  static const OuterProductKernels<double> table = (obey_isa_limit(), HWY_DYNAMIC_DISPATCH(OuterTableF64)());
   return table;
 }
 

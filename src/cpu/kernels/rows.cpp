@@ -4,6 +4,7 @@
 
 #include "cpu/convert.hpp"
 #include "cpu/kernels/simd.hpp"
+#include "cpu/machine.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels/rows.cpp"
@@ -16,6 +17,9 @@ namespace tconv::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Highway's scalar conversion to f16 truncates; ours rounds.
+constexpr bool vector_halves = HWY_TARGET != HWY_SCALAR;
 
 /// The first n lanes of memory, zeros behind them; nothing else is read.
 template <class D, class T = hn::TFromD<D>>
@@ -34,7 +38,7 @@ HWY_INLINE void LoadContiguous(const Storage* HWY_RESTRICT source, std::int64_t 
     if (j < count)
       hn::BlendedStore(LoadFirst(d, source + j, count - j), hn::FirstN(d, std::size_t(count - j)), d, row + j);
     return;
-  } else if constexpr (std::is_same_v<Storage, Half>) {
+  } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
     const hn::ScalableTag<float> d;
     const hn::Rebind<hwy::float16_t, decltype(d)> d16;
     for (; j + std::int64_t(hn::Lanes(d)) <= count; j += hn::Lanes(d))
@@ -176,7 +180,7 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
     if constexpr (std::is_same_v<Compute, Storage>) {
       std::memcpy(to, row, std::size_t(count) * sizeof(Compute));
       return;
-    } else if constexpr (std::is_same_v<Storage, Half>) {
+    } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
       const hn::ScalableTag<float> d;
       const hn::Rebind<hwy::float16_t, decltype(d)> d16;
       for (; j + std::int64_t(hn::Lanes(d)) <= count; j += hn::Lanes(d))
@@ -308,17 +312,18 @@ HWY_EXPORT(TargetName);
 
 template <>
 const RowKernels<float>& row_kernels<float>() {
-  static const RowKernels<float> table = HWY_DYNAMIC_DISPATCH(RowTableF32)();
+  static const RowKernels<float> table = (obey_isa_limit(), HWY_DYNAMIC_DISPATCH(RowTableF32)());
   return table;
 }
 
 template <>
 const RowKernels<double>& row_kernels<double>() {
-  static const RowKernels<double> table = HWY_DYNAMIC_DISPATCH(RowTableF64)();
+  static const RowKernels<double> table = (obey_isa_limit(), HWY_DYNAMIC_DISPATCH(RowTableF64)());
   return table;
 }
 
 const char* instruction_set_name() {
+  obey_isa_limit();
   return HWY_DYNAMIC_DISPATCH(TargetName)();
 }
 

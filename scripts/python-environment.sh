@@ -1,0 +1,34 @@
+#!/bin/sh
+# Makes .venv ready for the PyTorch front end and installs tconv into it. Uses a PyTorch that is already there,
+# in .venv or in the Python it is made from; installs the CPU build of one exact version otherwise, since an
+# open requirement downloads gigabytes of CUDA libraries.
+#
+# Exits with 3 where no PyTorch can be had.
+set -eu
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+torch=2.13.0+cpu
+venv=.venv
+
+"$python" -c 'import ensurepip, venv' 2>/dev/null || scripts/install-packages.sh python3 python3-venv
+if [ ! -x $venv/bin/python ]; then
+  "$python" -m venv --system-site-packages $venv
+fi
+pip() { $venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
+
+has_torch() {
+  $venv/bin/python -c '
+import sys, torch
+sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10))' 2>/dev/null
+}
+if ! has_torch; then
+  # First from where pip is set up to look, then from where PyTorch keeps its CPU builds.
+  pip install "torch==$torch" 2>/dev/null ||
+    pip install "torch==$torch" --retries 1 --index-url https://download.pytorch.org/whl/cpu \
+      --extra-index-url https://pypi.org/simple 2>/dev/null || true
+  has_torch || exit 3
+fi
+
+pip install numpy pytest ruff "scikit-build-core>=0.10"
+pip install --no-build-isolation --no-deps --config-settings=cmake.define.TCONV_WERROR="${WERROR:-OFF}" .

@@ -1,0 +1,221 @@
+"""tconv.convert and tconv.revert: what they switch, what they keep, what they leave alone."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrize, remove_weight_norm
+from torch.nn.utils import weight_norm as old_weight_norm
+from torch.nn.utils.parametrizations import spectral_norm
+from torch.nn.utils.parametrizations import weight_norm as new_weight_norm
+
+import tconv
+
+X = torch.randn(2, 4, 9)
+
+
+def model():
+    return nn.Sequential(
+        nn.Conv1d(4, 4, 3),
+        nn.ConvTranspose1d(4, 6, 4, 2),
+        nn.ModuleDict({"up": nn.ConvTranspose1d(6, 3, 3)})["up"],
+        nn.ReLU(),
+    )
+
+
+def test_switches_every_transposed_convolution_and_says_so():
+    net = nn.Module()
+    net.one, net.two, net.three = (
+        nn.ConvTranspose1d(2, 2, 2),
+        nn.Sequential(nn.ConvTranspose2d(2, 2, 2)),
+        nn.ConvTranspose3d(2, 2, 2),
+    )
+    net.other = nn.Conv1d(2, 2, 2)
+    report = tconv.convert(net)
+    assert [name for name, _ in report.changed] == ["one", "two.0", "three"]
+    assert len(report) == 3
+    assert report.skipped == []
+    assert "two.0: tconv.nn.ConvTranspose2d(2, 2, kernel_size=(2, 2)" in str(report)
+    assert type(net.one) is tconv.nn.ConvTranspose1d
+    assert type(net.two[0]) is tconv.nn.ConvTranspose2d
+    assert type(net.three) is tconv.nn.ConvTranspose3d
+    assert type(net.other) is nn.Conv1d
+    assert len(tconv.convert(net)) == 0  # nothing is left to do
+
+    assert len(tconv.revert(net)) == 3
+    assert type(net.one) is nn.ConvTranspose1d
+
+
+def test_the_model_itself_may_be_one():
+    layer = nn.ConvTranspose1d(4, 4, 3)
+    expected = layer(X)
+    report = tconv.convert(layer)
+    assert "(the model itself)" in str(report)
+    torch.testing.assert_close(layer(X), expected)
+
+
+def test_outputs_gradients_and_identity_stay():
+    net = model()
+    modules, parameters = list(net.modules()), list(net.parameters())
+    expected = net(X)
+    gradients = torch.autograd.grad(expected.sum(), parameters)
+    tconv.convert(net)
+    assert all(a is b for a, b in zip(net.modules(), modules, strict=True))
+    assert all(a is b for a, b in zip(net.parameters(), parameters, strict=True))
+    actual = net(X)
+    torch.testing.assert_close(actual, expected)
+    for a, e in zip(torch.autograd.grad(actual.sum(), parameters), gradients, strict=True):
+        torch.testing.assert_close(a, e)
+
+
+def test_hooks_stay():
+    net, calls = model(), []
+    net[1].register_forward_pre_hook(lambda module, args: calls.append("pre"))
+    net[1].register_forward_hook(lambda module, args, output: calls.append("forward"))
+    net[1].register_full_backward_hook(lambda module, gi, go: calls.append("backward"))
+    net[1].weight.register_hook(lambda g: calls.append("weight"))
+    net[1].note = "kept"
+    tconv.convert(net)
+    net(X).sum().backward()
+    assert calls == ["pre", "forward", "weight", "backward"] or sorted(calls) == sorted(
+        ["pre", "forward", "weight", "backward"]
+    )
+    assert net[1].note == "kept"
+
+
+@pytest.mark.parametrize("weight_norm", [old_weight_norm, new_weight_norm], ids=["hooks", "parametrization"])
+def test_weight_norm_of_either_kind(weight_norm):
+    def build():
+        torch.manual_seed(3)
+        net = model()
+        weight_norm(net[1])
+        return net
+
+    plain, net = build(), build()
+    assert [name for name, _ in tconv.convert(net).changed] == ["1", "2"]
+    assert isinstance(net[1], tconv.nn.ConvTranspose1d)
+    assert list(net.state_dict()) == list(plain.state_dict())
+
+    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (plain, net)]
+    for _ in range(3):
+        for m, optimizer in zip((plain, net), optimizers, strict=True):
+            optimizer.zero_grad()
+            m(X).pow(2).mean().backward()
+            optimizer.step()
+    torch.testing.assert_close(net(X), plain(X))
+    net.load_state_dict(plain.state_dict())
+    plain.load_state_dict(net.state_dict())
+
+    # Taking the norm off leaves a tconv layer, whichever came first.
+    expected = net(X)
+    if weight_norm is old_weight_norm:
+        remove_weight_norm(net[1])
+    else:
+        parametrize.remove_parametrizations(net[1], "weight")
+    assert type(net[1]) is tconv.nn.ConvTranspose1d
+    torch.testing.assert_close(net(X), expected)
+
+
+@pytest.mark.parametrize("weight_norm", [old_weight_norm, new_weight_norm], ids=["hooks", "parametrization"])
+def test_revert_under_weight_norm(weight_norm):
+    net = model()
+    tconv.convert(net)
+    weight_norm(net[1])
+    expected = net(X)
+    assert len(tconv.revert(net)) == 2
+    assert not isinstance(net[1], tconv.nn.ConvTranspose1d)
+    torch.testing.assert_close(net(X), expected)
+
+
+def test_other_parametrizations():
+    class Doubled(nn.Module):
+        def forward(self, value):
+            return 2 * value
+
+    net = model()
+    parametrize.register_parametrization(net[1], "weight", Doubled())
+    parametrize.register_parametrization(net[1], "bias", Doubled())
+    net[2] = spectral_norm(net[2])
+    net.eval()
+    expected = net(X)
+    twin = copy.deepcopy(net)
+    tconv.convert(net)
+    torch.testing.assert_close(net(X), expected)
+    assert isinstance(net[1], tconv.nn.ConvTranspose1d)
+    assert parametrize.is_parametrized(net[1], "bias")
+    # The copy, which shared its class with the original, is untouched.
+    assert not isinstance(twin[1], tconv.nn.ConvTranspose1d)
+    torch.testing.assert_close(copy.deepcopy(net)(X), expected)
+
+
+class Causal(nn.ConvTranspose1d):
+    def forward(self, x):
+        return super().forward(x)[..., : -self.kernel_size[0] + 1]
+
+
+class Named(nn.ConvTranspose1d):
+    pass
+
+
+def test_classes_with_a_forward_of_their_own_are_left_alone_and_named():
+    net = nn.Sequential(Causal(4, 4, 3), nn.ConvTranspose1d(4, 4, 3))
+    expected = net(X)
+    report = tconv.convert(net)
+    assert [name for name, _ in report.changed] == ["1"]
+    assert [name for name, _ in report.skipped] == ["0"]
+    assert "Causal has a forward of its own" in str(report)
+    torch.testing.assert_close(net(X), expected)
+    report = tconv.revert(net)
+    assert [name for name, _ in report.changed] == ["1"]
+    assert report.skipped == []
+
+
+def test_classes_that_inherit_pytorchs_forward_are_switched():
+    net = nn.Sequential(Named(4, 4, 3), new_weight_norm(Named(4, 4, 3)))
+    expected = net(X)
+    assert len(tconv.convert(net)) == 2
+    assert all(isinstance(layer, Named) for layer in net)
+    assert net[0].forward.__func__ is tconv.nn.ConvTranspose1d.forward
+    torch.testing.assert_close(net(X), expected)
+    twin = pickle.loads(pickle.dumps(net[0]))
+    assert type(twin) is type(net[0])
+    assert torch.equal(twin(X), net[0](X))
+    assert len(tconv.convert(net)) == 0
+    assert len(tconv.revert(net)) == 2
+    assert type(net[0]) is Named
+    torch.testing.assert_close(net(X), expected)
+
+
+def test_shared_modules_and_empty_models():
+    layer = nn.ConvTranspose1d(4, 4, 3)
+    net = nn.Sequential(layer, layer)
+    assert len(tconv.convert(net)) == 1
+    assert type(net[1]) is tconv.nn.ConvTranspose1d
+    assert str(tconv.convert(nn.Linear(2, 2))) == "0 transposed convolution(s) switched, 0 left alone"
+
+
+def test_lazy_modules():
+    net = nn.Sequential(nn.LazyConvTranspose1d(4, 3))
+    assert len(tconv.convert(net)) == 1
+    net(X)
+    assert type(net[0]) is tconv.nn.ConvTranspose1d
+
+
+def test_converted_models_copy_and_pickle():
+    net = model()
+    tconv.convert(net)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert type(twin[1]) is tconv.nn.ConvTranspose1d
+        assert torch.equal(twin(X), net(X))
+
+
+def test_optimizer_made_before_goes_on():
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    tconv.convert(net)
+    before = net[1].weight.detach().clone()
+    net(X).sum().backward()
+    optimizer.step()
+    assert not torch.equal(net[1].weight, before)
