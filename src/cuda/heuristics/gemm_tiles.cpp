@@ -219,7 +219,7 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
                                            const Access& access, const DeviceLimits& limits) {
   constexpr int columns = 256;
   constexpr double product_cycles = 126;    // m64n256k8
-  constexpr double position_cycles = 3.5;   // copy and transpose 32 channels of one position
+  constexpr double position_cycles = 12;   // copy and transpose 32 channels of one position
   constexpr double run_cycles = 40;         // set-up of a stored run
   GemmConfig c = layer_config(g, Math::tf32, rows);
   c.x_channels_last = false, c.x_vector = access.x_channels_last ? 1 : access.x_vector, c.y_rows = access.y_rows;
@@ -266,7 +266,7 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
             const double stored = types * rows.channels_per_block * d * h * (w * c.stride.w * 4 + 64.0);
             const double loaded = double(d) * h * w * c.group_in * 4;
             const double storing = runs * run_cycles + types * rows.row_tiles * 16 * columns * c.stride.w / 16.0;
-            const double serial = c.x_stages == 1 ? producing * 0.7 : c.raw_stages == 2 ? producing * 0.1 : 0;
+            const double serial = c.x_stages == 1 ? producing : c.raw_stages == 2 ? producing * 0.1 : 0;
             const double passes = types * rows.row_tiles / c.warp_rows_per_pass * 150;
             const double slow_ring = c.stages == 4 ? products * 0.1 : 0;
             const double per_set = std::max({products + serial + slow_ring + chunks * 100, producing, storing + passes,
