@@ -57,7 +57,7 @@ class Tconv:
         layer.dims, layer.in_channels, layer.out_channels = problem["dims"], problem["in"], problem["out"]
         for name in ("kernel", "stride", "padding", "output_padding", "dilation"):
             getattr(layer, name)[: problem["dims"]] = problem[name]
-        layer.groups, layer.bias = problem["groups"], 1
+        layer.groups, layer.bias = problem["groups"], int(b is not None)
         layer.dtype, layer.precision = view(x).dtype, int(precision == "tf32")
         layer.layout = int(x.dim() > 3 and x.stride(1) == 1 and x.size(1) > 1)
         plan, binding, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
@@ -67,11 +67,14 @@ class Tconv:
         self.check(library.tconv_packed_weight_bytes(plan, FORWARD, ctypes.byref(size)))
         self.packed = torch.empty(max(size.value, 16), dtype=torch.uint8, device=x.device)
         self.options = Options(stream=torch.cuda.current_stream().cuda_stream)
-        self.tensors = [view(t) for t in (x, w, b, y)]
+        self.tensors = [view(t) if t is not None else None for t in (x, w, b, y)]
         if size.value:
             self.check(library.tconv_pack_weight(plan, FORWARD, ctypes.byref(self.tensors[1]),
                                                  ctypes.c_void_p(self.packed.data_ptr()), ctypes.byref(self.options)))
             self.options.packed_weight = self.packed.data_ptr()
+        self.check(library.tconv_workspace_bytes(binding, FORWARD, 1, ctypes.byref(size)))
+        self.workspace = torch.empty(max(size.value, 16), dtype=torch.uint8, device=x.device)
+        self.options.workspace, self.options.workspace_bytes = self.workspace.data_ptr(), size.value
         self.binding, self.plan = binding, plan
 
     def check(self, status):
@@ -80,7 +83,7 @@ class Tconv:
             raise RuntimeError(self.lib.tconv_last_error().decode())
 
     def __call__(self):
-        x, w, b, y = (ctypes.byref(t) for t in self.tensors)
+        x, w, b, y = (ctypes.byref(t) if t is not None else None for t in self.tensors)
         self.check(self.lib.tconv_forward(self.binding, x, w, b, y, ctypes.byref(self.options)))
 
 
@@ -132,7 +135,7 @@ def relative_error(got, want):
     return math.sqrt(error / norm) if math.isfinite(error) else math.inf
 
 
-def run_problem(library, problem, precision, rates):
+def run_problem(library, problem, precision, rates, bias):
     dims, dtype = problem["dims"], DTYPES[precision]
     conv = getattr(torch.nn.functional, f"conv_transpose{dims}d")
     keywords = {k: problem[k] for k in ("stride", "padding", "output_padding", "dilation", "groups")}
@@ -140,7 +143,7 @@ def run_problem(library, problem, precision, rates):
     scale = 1 / math.sqrt(problem["in"] // problem["groups"] * math.prod(problem["kernel"]))
     x = (torch.rand(problem["batch"], problem["in"], *problem["input"], device="cuda") * 2 - 1).to(dtype)
     w = ((torch.rand(shape, device="cuda") * 2 - 1) * scale).to(dtype)
-    b = (torch.rand(problem["out"], device="cuda") * 2 - 1).to(dtype)
+    b = (torch.rand(problem["out"], device="cuda") * 2 - 1).to(dtype) if bias else None
     tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = False
@@ -152,7 +155,7 @@ def run_problem(library, problem, precision, rates):
     # float64 by our own fp64 kernel, itself checked against the oracle by gpu_check: cuDNN has none that is
     # fast enough for the large problems.
     want = torch.empty_like(y, dtype=torch.float64)
-    Tconv(library, problem, "fp64", x.double(), w.double(), b.double(), want)()
+    Tconv(library, problem, "fp64", x.double(), w.double(), b.double() if bias else None, want)()
     error, theirs = relative_error(y, want), relative_error(default(), want)
     del want
     row = {"name": problem["name"], "precision": precision, "error": error, "pytorch_error": theirs,
@@ -166,7 +169,7 @@ def run_problem(library, problem, precision, rates):
         xl, wl = x.to(memory_format=format), w.to(memory_format=format)
         row["pytorch_tuned_last_ms"] = median_ms(lambda: conv(xl, wl, b, **keywords), 7)
     flops = 2 * x.numel() * math.prod(shape[1:])
-    bytes_ = sum(t.numel() * t.element_size() for t in (x, w, b, y))
+    bytes_ = sum(t.numel() * t.element_size() for t in (x, w, y))
     row["floor_ms"] = max(bytes_ / rates["copy_TBs"], flops / rates["gemm_" + precision]) / 1e9
     return row
 
@@ -181,6 +184,7 @@ def main():
     parser.add_argument("--library", required=True)
     parser.add_argument("--problems", default="bench/gpu/problems.txt")
     parser.add_argument("--precisions", default=",".join(PRECISIONS))
+    parser.add_argument("--bias", action="store_true", help="layers with a bias; the listed problems have none")
     parser.add_argument("--only", default="", help="comma-separated names")
     parser.add_argument("--json")
     arguments = parser.parse_args()
@@ -195,7 +199,7 @@ def main():
         for problem in read_problems(arguments.problems):
             if only and problem["name"] not in only:
                 continue
-            row = run_problem(library, problem, precision, rates)
+            row = run_problem(library, problem, precision, rates, arguments.bias)
             result["rows"].append(row)
             torch.cuda.empty_cache()
             print(f"{row['name']:18s} {precision} tconv {row['tconv_ms']:8.4f}  floor x{row['tconv_ms'] / row['floor_ms']:5.1f}"

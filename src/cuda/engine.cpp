@@ -342,6 +342,7 @@ std::string CudaBinding::kernel_name(Pass pass) const {
 }  // namespace
 
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
+  if (!find_driver()) throw Unsupported("device cuda:" + std::to_string(index) + " cannot be used: " + why_no_driver());
   const DeviceProperties& device = device_properties(index);
   if (device.major < 8)
     throw Unsupported("device cuda:" + std::to_string(index) + " (" + device.name + ") has compute capability " +
