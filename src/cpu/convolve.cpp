@@ -17,6 +17,13 @@ int panel_rows(bool wide) {
   return wide ? outer_product_kernels<double>().rows : outer_product_kernels<float>().rows;
 }
 
+/// Elements behind the last plane that the last vectors of a run may read.
+template <class Compute>
+int64_t source_slack() {
+  const auto& kernels = outer_product_kernels<Compute>();
+  return int64_t(kernels.lanes) * kernels.max_vectors;
+}
+
 }  // namespace
 
 ConvolutionPlan::ConvolutionPlan(Convolution convolution, DType dtype)
@@ -100,6 +107,9 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const int64_t wanted_items = 4 * processors();  // enough for all threads to share evenly
   costs.fewest_tiles = multiply_adds_ < 16 * serial_multiply_adds ? 1 : ceil_div(wanted_items, item_kinds);
   tiling_ = choose_tiling(grid, costs);
+  const double targets = double(batch) * double(conv.groups * conv.row_channels) * double(target_size[0]) *
+                         double(target_size[1]) * double(target_size[2]);
+  streaming_ = targets * double(element_bytes) > double(streaming_bytes());
   channel_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);
   row_pitch_ = spread_pitch(tiling_.columns(), element_bytes);
 
@@ -135,14 +145,11 @@ struct ConvolutionBinding::Scratch {
 
 template <class Compute>
 ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena, bool packs_weight) const {
-  const auto& kernels = outer_product_kernels<Compute>();
-  // The last vectors of a run may reach past the last plane.
-  const int64_t slack = int64_t(kernels.lanes) * kernels.max_vectors;
   const int64_t rows = plan_->conv.phase_count() * plan_->weight.largest_row_block();
   std::size_t most_taps = 0;
   for (const auto& taps : taps_) most_taps = std::max(most_taps, taps.size());
   Scratch<Compute> s;
-  s.source = arena.take<Compute>(plan_->weight.largest_sum_block() * channel_pitch_ + slack);
+  s.source = arena.take<Compute>(plan_->weight.largest_sum_block() * channel_pitch_ + source_slack<Compute>());
   s.sums = arena.take<Compute>(rows * row_pitch_);
   s.start = arena.take<Compute>(rows);
   s.row_buffer = arena.take<Compute>(row_buffer_elements(plan_->conv.target, tiling_));
@@ -245,6 +252,13 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
   const int64_t first_channel = group * conv.row_channels + channels.begin;
   const Compute* block_bias = bias ? bias + first_channel : nullptr;
 
+  // Vectors at the end of a run read the gaps between channels. What comes of it is thrown away, but should not
+  // be computed from whatever the workspace held: subnormal numbers cost a hundred cycles each.
+  const int64_t used = int64_t(conv.planes.size()) * tiling_.plane_elements;
+  for (int64_t c = 0; c < layout.largest_sum_block(); ++c)
+    std::fill_n(s.source + c * channel_pitch_ + used, channel_pitch_ - used, Compute(0));
+  std::fill_n(s.source + layout.largest_sum_block() * channel_pitch_, source_slack<Compute>(), Compute(0));
+
   const int64_t rows = conv.phase_count() * channels.size();
   for (int64_t row = 0; row < rows; ++row)
     s.start[row] = block_bias ? block_bias[row % channels.size()] : Compute(0);
@@ -267,7 +281,8 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
                              .row_pitch = row_pitch_,
                              .channels = channels.size(),
                              .bias = block_bias,
-                             .row_buffer = s.row_buffer},
+                             .row_buffer = s.row_buffer,
+                             .streaming = streaming_},
             plan_->slots, conv.target, tiling_, box, first_channel, target);
 }
 

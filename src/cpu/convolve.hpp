@@ -74,6 +74,7 @@ class ConvolutionBinding {
   std::int64_t row_pitch_ = 0;              // of the sums
   std::vector<std::vector<TileTap>> taps_;  // [class][tap that meets something]
   double multiply_adds_ = 0;
+  bool streaming_ = false;  // the target is written past the caches
 };
 
 /// Packs the weight with all workers. `packed` has packed_bytes().

@@ -29,7 +29,7 @@ struct State {
         grad_input(grad_input_convolution(geometry), l.dtype) {}
 };
 
-/// Bindings of the four passes, each made when it is first asked for: most users run only one or two.
+/// The bindings of the four passes.
 class CpuBinding final : public EngineBinding {
  public:
   CpuBinding(std::shared_ptr<const State> state, const Shape& shape)

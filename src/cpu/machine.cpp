@@ -39,6 +39,18 @@ int processors() {
   return count;
 }
 
+std::int64_t streaming_bytes() {
+  static const std::int64_t bytes = [] {
+    std::int64_t found = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    found = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    // A last-level cache is shared by many cores, on servers by many machines.
+    return std::clamp<std::int64_t>(found / 2, 16 << 20, 64 << 20);
+  }();
+  return bytes;
+}
+
 std::int64_t second_level_cache() {
   static const std::int64_t bytes = [] {
     std::int64_t found = 0;

@@ -12,6 +12,9 @@ void obey_isa_limit();
 /// Bytes of second-level cache of one core; tiles are sized after it.
 std::int64_t second_level_cache();
 
+/// Bytes beyond which a tensor that was just written is not found in a cache again, for the most part.
+std::int64_t streaming_bytes();
+
 /// Processors of the machine, at least one. Tilings are cut for so many; results do not depend on it.
 int processors();
 

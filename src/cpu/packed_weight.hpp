@@ -29,7 +29,7 @@ inline Span piece(std::int64_t total, std::int64_t parts, std::int64_t index) {
 }
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
+  return a / b + (a % b > 0);  // a + b may not fit: strides are whatever the caller likes
 }
 inline std::int64_t round_up(std::int64_t a, std::int64_t b) {
   return ceil_div(a, b) * b;

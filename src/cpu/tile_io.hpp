@@ -47,6 +47,7 @@ struct SumTile {
   std::int64_t channels;  // row = phase slot · channels + channel
   const Compute* bias;    // [channel], or null for zeros
   Compute* row_buffer;    // row_buffer_elements()
+  bool streaming;         // the target is too large to be found in a cache again
 };
 
 /// Where the phases of a convolution lie among the sums, by the per-dimension index of r.

@@ -39,6 +39,14 @@ struct Store {
 
   Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
 
+  /// A finished piece of a row.
+  void write(const Compute* row, int64_t count, char* out) const {
+    if (same_type && tile.streaming)
+      kernels.stream(row, count, reinterpret_cast<Compute*>(out));
+    else
+      kernels.store(target.dtype, row, count, out);
+  }
+
   /// Rows of the tensor that are contiguous, tile columns along the same dimension: interleave the phases.
   void rows(int64_t first_channel) const;
   /// One row of the tensor, whose sums begin at `column`; an outer phase of −1 has no taps.
@@ -61,9 +69,8 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
   Compute* filled = tile.row_buffer;            // the bias, for phases without taps
   Compute* merged = tile.row_buffer + q_count;  // interleaved, before clipping and conversion
   if (outer_phase[0] < 0 || outer_phase[1] < 0) {
-    if (same_type) return void(std::fill_n(reinterpret_cast<Compute*>(out), o.size(), bias(channel)));
     std::fill_n(merged, o.size(), bias(channel));
-    return kernels.store(target.dtype, merged, o.size(), out);
+    return write(merged, o.size(), out);
   }
 
   const auto sums_of = [&](int width_phase) {
@@ -79,9 +86,10 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
   std::fill_n(sources, step, filled);
   for (std::size_t i = 0; i < r.size(); ++i) sources[r[i]] = sums_of(int(i));
 
-  if (!same_type) {
-    kernels.interleave(sources, step, q_count, merged);
-    return kernels.store(target.dtype, merged + (o.begin - o_first), o.size(), out);
+  if (!same_type || tile.streaming) {
+    const Compute* whole = sources[0];
+    if (step > 1) kernels.interleave(sources, step, q_count, merged), whole = merged;
+    return write(whole + (o.begin - o_first), o.size(), out);
   }
   // The same type: whole q go straight to the tensor, the clipped ones at the ends one by one.
   Compute* to = reinterpret_cast<Compute*>(out) - o.begin;
@@ -256,10 +264,12 @@ void store_box(const SumTile<Compute>& tile, const PhaseSlots& slots, const Step
   const Store<Compute> store{tile, slots, stepping, tiling, box, target};
   const bool contiguous_rows = tiling.dim[3] == 3 && (target.strides[4] == 1 || target.sizes[4] == 1) &&
                                stepping.step[2] <= largest_interleave;
-  if (contiguous_rows)
+  if (contiguous_rows) {
     store.rows(first_channel);
-  else
+    if (tile.streaming) row_kernels<Compute>().fence();
+  } else {
     store.phases(first_channel);
+  }
 }
 
 template void store_box<float>(const SumTile<float>&, const PhaseSlots&, const Stepping&, const Tiling&,

@@ -82,6 +82,21 @@ TYPED_TEST(Rows, StoreRounds) {
     }
 }
 
+TYPED_TEST(Rows, StreamWritesTheRowAndNothingElse) {
+  for (std::int64_t offset = 0; offset < 18; ++offset)
+    for (std::int64_t count = 0; count <= 70; ++count) {
+      std::vector<TypeParam> row(static_cast<std::size_t>(count)),
+          target(std::size_t(offset + count + 1), untouched);
+      for (std::int64_t j = 0; j < count; ++j) row[std::size_t(j)] = TypeParam(j + 1);
+      row_kernels<TypeParam>().stream(row.data(), count, target.data() + offset);
+      row_kernels<TypeParam>().fence();
+      for (std::int64_t j = 0; j < offset + count + 1; ++j) {
+        const bool inside = j >= offset && j < offset + count;
+        ASSERT_EQ(target[std::size_t(j)], inside ? TypeParam(j - offset + 1) : TypeParam(untouched));
+      }
+    }
+}
+
 TYPED_TEST(Rows, TransposesBothWays) {
   for (DType dtype : dtypes<TypeParam>())
     for (std::int64_t a : {1, 3, 4, 17, 21})

@@ -10,6 +10,7 @@
 #define HWY_TARGET_INCLUDE "cpu/kernels/rows.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once per instruction set.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -178,7 +179,7 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
     Storage* HWY_RESTRICT to = static_cast<Storage*>(target);
     std::int64_t j = 0;
     if constexpr (std::is_same_v<Compute, Storage>) {
-      std::memcpy(to, row, std::size_t(count) * sizeof(Compute));
+      if (count > 0) std::memcpy(to, row, std::size_t(count) * sizeof(Compute));
       return;
     } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
       const hn::ScalableTag<float> d;
@@ -188,6 +189,21 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
     }
     for (; j < count; ++j) to[j] = demote<Storage>(row[j]);
   });
+}
+
+template <class Compute>
+void StreamRow(const Compute* HWY_RESTRICT row, std::int64_t count, Compute* HWY_RESTRICT target) {
+  const hn::ScalableTag<Compute> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  const std::int64_t misaligned = std::int64_t(reinterpret_cast<std::uintptr_t>(target) / sizeof(Compute)) % lanes;
+  std::int64_t j = 0;
+  for (const std::int64_t head = HWY_MIN(count, (lanes - misaligned) % lanes); j < head; ++j) target[j] = row[j];
+  for (; j + lanes <= count; j += lanes) hn::Stream(hn::LoadU(d, row + j), d, target + j);
+  for (; j < count; ++j) target[j] = row[j];
+}
+
+void Fence() {
+  hwy::FlushStream();
 }
 
 template <class Compute>
@@ -229,7 +245,7 @@ template <class Compute>
 void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target) {
   switch (step) {
     case 1:
-      std::memcpy(target, rows[0], std::size_t(count) * sizeof(Compute));
+      if (count > 0) std::memcpy(target, rows[0], std::size_t(count) * sizeof(Compute));
       return;
     case 2:
       return InterleaveVector<2>(rows, count, target);
@@ -275,6 +291,8 @@ RowKernels<Compute> MakeTable() {
           .load_rows = &LoadRows<Compute>,
           .load_transposed = &LoadTransposed<Compute>,
           .store = &Store<Compute>,
+          .stream = &StreamRow<Compute>,
+          .fence = &Fence,
           .store_transposed = &StoreTransposed<Compute>,
           .interleave = &Interleave<Compute>,
           .sum = &Sum<Compute>};

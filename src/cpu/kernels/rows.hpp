@@ -22,6 +22,10 @@ struct RowKernels {
                           std::int64_t count_a, std::int64_t count_b, Compute* tile, std::int64_t tile_pitch);
   /// target[j] = row[j]
   void (*store)(DType dtype, const Compute* row, std::int64_t count, void* target);
+  /// target[j] = row[j], past the caches: for targets too large to be found there again. Call fence() before
+  /// another thread may read them.
+  void (*stream)(const Compute* row, std::int64_t count, Compute* target);
+  void (*fence)();
   /// target[a · stride_a + b · stride_b] = tile[b · tile_pitch + a]; made for stride_b = 1
   void (*store_transposed)(DType dtype, const Compute* tile, std::int64_t tile_pitch, std::int64_t count_a,
                            std::int64_t count_b, void* target, std::int64_t stride_a, std::int64_t stride_b);
