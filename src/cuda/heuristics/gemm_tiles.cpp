@@ -30,8 +30,12 @@ int64_t positions_of(const GemmConfig& c, const Shape& shape, int dim) {
 int registers_of(const GemmConfig& c) {
   const int sums = c.tiles_m * c.tiles_n * 4;
   const int fragments = c.tiles_m * 4 + c.tiles_n * 2;
-  const int split = c.math == Math::fp32 ? c.tiles_n * 4 + 8 + 16 : 0;
-  return std::min(255, sums + fragments + split + c.tiles_n + 48);
+  const int split = c.math == Math::fp32 ? c.tiles_n * 4 + 8 + 80 : 0;  // heads, remainders, partial sums
+  // Offsets a thread keeps of the x tile: one for each unit it copies.
+  const int units = device::volume(device::x_extent(c)) *
+                    (c.x_channels_last ? (c.x_vector ? c.chunk_words / c.x_vector : 2 * c.chunk_words) : 1);
+  const int slots = c.x_channels_last ? device::ceil_div(units, device::threads_of(c)) : 6;
+  return sums + 2 * fragments + split + c.tiles_n + slots + (c.masked ? 56 : 44);
 }
 
 /// How many blocks fit a multiprocessor; 0 if not one.
@@ -40,7 +44,9 @@ int occupancy(const GemmConfig& c, const DeviceLimits& limits) {
   if (shared > limits.shared_per_block) return 0;
   const int threads = device::threads_of(c);
   const int by_shared = limits.shared_per_multiprocessor / (shared + 1024);
-  const int by_registers = registers_per_multiprocessor / (threads * device::round_up(registers_of(c), 8));
+  const int registers = registers_of(c);
+  if (registers > (c.math == Math::fp32 ? 320 : 280)) return 0;  // the compiler does better than the estimate, but not by more
+  const int by_registers = registers_per_multiprocessor / (threads * device::round_up(std::min(registers, 255), 8));
   return std::min({by_shared, by_registers, 2048 / threads, 8});
 }
 
