@@ -30,11 +30,11 @@ int64_t positions_of(const GemmConfig& c, const Shape& shape, int dim) {
 int registers_of(const GemmConfig& c) {
   const int sums = c.tiles_m * c.tiles_n * 4;
   const int fragments = c.tiles_m * 4 + c.tiles_n * 2;
-  const int split = c.math == Math::fp32 ? c.tiles_n * 4 + 8 + 80 : 0;  // heads, remainders, partial sums
+  const int split = c.math == Math::fp32 ? c.tiles_n * 4 + 8 + 56 : 0;  // heads, remainders, partial sums
   // Offsets a thread keeps of the x tile: one for each unit it copies.
   const int units = device::volume(device::x_extent(c)) *
                     (c.x_channels_last ? (c.x_vector ? c.chunk_words / c.x_vector : 2 * c.chunk_words) : 1);
-  const int slots = c.x_channels_last ? device::ceil_div(units, device::threads_of(c)) : 6;
+  const int slots = c.x_channels_last ? 3 * device::ceil_div(units, device::threads_of(c)) : 6;
   return sums + 2 * fragments + split + c.tiles_n + slots + (c.masked ? 56 : 44);
 }
 
@@ -183,6 +183,8 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
           c.box = box;
           for (const int octets : {1, 2, 4}) {
             if (rows.paired ? octets != 1 : device::octets_of(c) % octets != 0) continue;
+            // Split products of several octets in a row are more than the registers hold.
+            if (math == Math::fp32 && octets > 1) continue;
             c.chunk_words = rows.paired ? 4 : 8 * octets;
             for (const int slab_bytes : {12 * 1024, 24 * 1024, 48 * 1024}) {
               const int per_step = octets * device::step_words(c) * 4;
