@@ -1,4 +1,5 @@
 // CPU tensors: tconv's CPU engine on PyTorch's threads and PyTorch's memory.
+#include <sys/mman.h>
 #include <torch/csrc/stable/ops.h>
 
 #include "executor.hpp"
@@ -9,6 +10,20 @@ namespace tconv::pytorch::cpu {
 namespace {
 
 using std::int64_t;
+
+/// Asks for huge pages under a large new tensor. PyTorch's allocator takes it fresh from the system each time, and
+/// touching it page by page for the first time can cost more than the layer.
+void prefer_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {
+#ifdef MADV_HUGEPAGE
+  constexpr std::uintptr_t huge_page = 2 << 20;
+  constexpr int64_t large = 32 << 20;
+  if (bytes < large) return;
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t first = (begin + huge_page - 1) / huge_page * huge_page;
+  const std::uintptr_t last = (begin + static_cast<std::uintptr_t>(bytes)) / huge_page * huge_page;
+  madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // a wish: nothing depends on it
+#endif
+}
 
 /// An uninitialised tensor [outer, channels, spatial…] of the kind of `like`.
 TorchTensor empty(const TorchTensor& like, int64_t outer, int64_t channels, int dims, const Extents& spatial,
@@ -32,7 +47,9 @@ TorchTensor empty(const TorchTensor& like, int64_t outer, int64_t channels, int 
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(
       aoti_torch_empty_strided(rank, sizes, strides, dtype, aoti_torch_device_type_cpu(), 0, &handle));
-  return TorchTensor(handle);
+  TorchTensor tensor(handle);
+  prefer_huge_pages(tensor.mutable_data_ptr(), stride * static_cast<int64_t>(tensor.element_size()));
+  return tensor;
 }
 
 /// Calls run(options) with the threads and the workspace a pass can use.

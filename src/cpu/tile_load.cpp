@@ -25,11 +25,16 @@ struct LoadPlan {
   std::array<int64_t, 4> stride;  // in the tensor, from one q to the next
   int64_t origin = 0;             // tensor offset of the first real element of channel 0
   bool any = true;                // there are real elements
-  bool all = true;                // there is nothing else
+  bool padded = false;            // there are zeros that a kernel may read
 
   int64_t valid(int d) const { return valid_end[d] - valid_begin[d]; }
   bool inside(int d, int64_t e) const { return e >= valid_begin[d] && e < valid_end[d]; }
 };
+
+/// Whether padding along tile dimension d must be there as zeros.
+bool pads(const Tiling& tiling, int d) {
+  return d >= tiling.run_from || !tiling.skips_padding;
+}
 
 LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill) {
   LoadPlan plan;
@@ -47,7 +52,7 @@ LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, 
     plan.any = plan.any && begin < end;
     plan.valid_begin[d] = begin - q0;
     plan.valid_end[d] = end - q0;
-    plan.all = plan.all && plan.valid(d) == plan.extent[d];
+    plan.padded = plan.padded || (plan.valid(d) != plan.extent[d] && pads(tiling, d));
     const int tensor_dim = dim == batch_dim ? 0 : dim + 1;
     const int64_t size = view.tensor->sizes[tensor_dim], stride = view.tensor->strides[tensor_dim];
     const int64_t step = dim == batch_dim ? 1 : view.stepping->step[dim - 1];
@@ -81,7 +86,10 @@ template <class Compute>
 void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel,
                 int64_t channels, Compute* tile, int64_t channel_pitch) {
   const LoadPlan plan = plan_load(view, tiling, box, fill);
-  if (!plan.any) return zero_channels(tiling, channels, tile, channel_pitch);
+  if (!plan.any) {
+    if (plan.padded) zero_channels(tiling, channels, tile, channel_pitch);
+    return;
+  }
 
   const RowKernels<Compute>& kernels = row_kernels<Compute>();
   const DType dtype = view.tensor->dtype;
@@ -102,21 +110,21 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
               std::fill_n(rows + row * tiling.pitch[2], plan.extent[3], Compute(0));
           };
           if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
-            zero_rows(0, plan.extent[2]);
+            if (plan.padded) zero_rows(0, plan.extent[2]);
             continue;
           }
           const int64_t offset = c * channel_stride + (e0 - plan.valid_begin[0]) * plan.stride[0] +
                                  (e1 - plan.valid_begin[1]) * plan.stride[1];
-          zero_rows(0, plan.valid_begin[2]);
+          if (pads(tiling, 2)) zero_rows(0, plan.valid_begin[2]);
           kernels.load_rows(dtype, source + offset * element, plan.stride[2], plan.stride[3], plan.valid(2), left,
                             plan.valid(3), right, rows + plan.valid_begin[2] * tiling.pitch[2], tiling.pitch[2]);
-          zero_rows(plan.valid_end[2], plan.extent[2]);
+          if (pads(tiling, 2)) zero_rows(plan.valid_end[2], plan.extent[2]);
         }
     return;
   }
 
   // The tensor is dense along another dimension than the tile: transpose the two, loop over the rest.
-  if (!plan.all) zero_channels(tiling, channels, tile, channel_pitch);
+  if (plan.padded) zero_channels(tiling, channels, tile, channel_pitch);
   std::array<int64_t, 5> count, stride, pitch;
   for (int d = 0; d < 4; ++d) {
     count[d] = plan.valid(d);

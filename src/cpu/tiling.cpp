@@ -94,7 +94,7 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
       t.reach[d] = grid.highest_offset[order[d]] - grid.lowest_offset[order[d]];
     }
     // Short rows leave room for more of them, which then share what the taps reach beyond them.
-    for (const int64_t longest_row : {costs.wanted_columns, 8 * costs.lanes})
+    for (const int64_t longest_row : {costs.wanted_columns, 8 * costs.lanes, 2 * costs.lanes})
       for (t.run_from = 0; t.run_from < 4; ++t.run_from) {
         for (int64_t columns = costs.wanted_columns;; columns /= 2) {
           choose_extents(t, columns, longest_row);

@@ -57,6 +57,7 @@ struct Tiling {
   std::array<std::int64_t, 4> reach{};  // highest − lowest offset
   std::array<std::int64_t, 4> pitch{};  // of a source plane
   std::int64_t plane_elements = 0;
+  bool skips_padding = false;  // outside the runs, what is padding is never read, and need not be loaded as zeros
   int run_from = 3;            // dimensions run_from … 3 are flattened into a run
   std::int64_t run_pitch = 0;  // columns from one run to the next
   std::int64_t run_count = 0;  // of a full tile
