@@ -4,11 +4,10 @@
 
 #include "api/thread_pool.hpp"
 #include "cpu/engine.hpp"
+#include "cuda/engine.hpp"
 
 namespace tconv {
 namespace {
-
-constexpr const char* no_cuda = "this build has no CUDA engine";
 
 std::string processor_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
@@ -27,8 +26,7 @@ std::unique_ptr<EnginePlan> make_engine_plan(const Layer& layer, const Device& d
         throw InvalidArgument("device index must be 0 for the CPU, got " + std::to_string(device.index));
       return cpu::make_plan(layer);
     case DeviceKind::cuda:
-      throw Unsupported(std::string("device cuda:") + std::to_string(device.index) +
-                        " cannot be used: " + no_cuda);
+      return cuda::make_plan(layer, device.index);
   }
   throw InvalidArgument("device kind must be cpu or cuda, got " + std::to_string(int(device.kind)));
 }
@@ -40,7 +38,7 @@ void describe_engines(SystemInfo& info) {
                           .name = processor_name(),
                           .details = cpu::instruction_set() + ", " + std::to_string(threads) +
                                      (threads == 1 ? " thread" : " threads")});
-  info.missing.push_back(std::string("cuda: ") + no_cuda);
+  cuda::describe(info);
 }
 
 }  // namespace tconv

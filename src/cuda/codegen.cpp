@@ -1,0 +1,234 @@
+#include "cuda/codegen.hpp"
+
+#include <sstream>
+
+namespace tconv::cuda {
+namespace {
+
+using device::GemmConfig;
+using device::Math;
+
+std::string text(const Int3& v) {
+  return "{" + std::to_string(v.d) + ", " + std::to_string(v.h) + ", " + std::to_string(v.w) + "}";
+}
+std::string text(const Extents& v) { return text(Int3{int(v[0]), int(v[1]), int(v[2])}); }
+std::string text(bool v) { return v ? "true" : "false"; }
+std::string text(Math math) {
+  switch (math) {
+    case Math::fp32: return "Math::fp32";
+    case Math::tf32: return "Math::tf32";
+    case Math::f16: return "Math::f16";
+    case Math::bf16: return "Math::bf16";
+  }
+  return "";
+}
+const char* element_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "float";
+    case DType::f64: return "double";
+    case DType::f16: return "F16";
+    case DType::bf16: return "BF16";
+  }
+  return "";
+}
+
+std::string config_text(const GemmConfig& c) {
+  std::ostringstream out;
+  out << "constexpr GemmConfig config{\n"
+      << "    .math = " << text(c.math) << ",\n"
+      << "    .groups = " << c.groups << ", .group_in = " << c.group_in << ", .group_out = " << c.group_out << ",\n"
+      << "    .kernel = " << text(c.kernel) << ", .stride = " << text(c.stride) << ", .padding = " << text(c.padding)
+      << ", .dilation = " << text(c.dilation) << ",\n"
+      << "    .first_position = " << text(c.first_position) << ", .reach = " << text(c.reach) << ",\n"
+      << "    .x_channels_last = " << text(c.x_channels_last) << ", .y_rows = " << text(c.y_rows)
+      << ", .x_vector = " << c.x_vector << ",\n"
+      << "    .types = " << c.types << ", .channel_blocks = " << c.channel_blocks
+      << ", .channels_per_block = " << c.channels_per_block << ",\n"
+      << "    .phase_major = " << text(c.phase_major) << ", .width_phases = " << c.width_phases
+      << ", .stage_group_tiles = " << c.stage_group_tiles << ", .stage_group_lines = " << c.stage_group_lines
+      << ", .masked = " << text(c.masked) << ",\n"
+      << "    .box = " << text(c.box) << ", .warps_m = " << c.warps_m << ", .warps_n = " << c.warps_n
+      << ", .tiles_m = " << c.tiles_m << ", .tiles_n = " << c.tiles_n << ",\n"
+      << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab
+      << ", .stages = " << c.stages << ", .x_stages = " << c.x_stages << ",\n"
+      << "    .resident_steps = " << c.resident_steps << ", .blocks_per_sm = " << c.blocks_per_sm << ",\n"
+      << "    .flattened = " << text(c.flattened) << ", .raw_stages = " << c.raw_stages
+      << ", .warp_rows_per_pass = " << c.warp_rows_per_pass << "};\n";
+  return out.str();
+}
+
+/// "qualifier type name[] = {a, b, …};", never empty.
+template <class Range, class Write>
+void array(std::ostringstream& out, const char* declaration, const Range& values, const Write& write) {
+  out << declaration << "[] = {";
+  std::size_t column = 0;
+  for (const auto& value : values) out << (column++ % 16 == 0 ? "\n    " : " ") << write(value) << ",";
+  if (column == 0) out << "0";
+  out << "};\n";
+}
+
+/// Tables of different length, one after the other, with the first index of each.
+struct Concatenated {
+  std::vector<int> first;
+  std::vector<Step> steps;
+};
+Concatenated all_steps(const RowPlan& rows) {
+  Concatenated all;
+  for (const BlockType& type : rows.types) {
+    all.first.push_back(int(all.steps.size()));
+    all.steps.insert(all.steps.end(), type.steps.begin(), type.steps.end());
+  }
+  return all;
+}
+
+std::string offset_text(const Int3& shift) {
+  if (shift.d < 0) return "0";  // padding of a paired step: its weights are zero
+  return "step_offset(config, {" + std::to_string(shift.d) + ", " + std::to_string(shift.h) + ", " +
+         std::to_string(shift.w) + "})";
+}
+
+/// What both programs know of the types: steps, where their weights begin.
+std::string types_text(const RowPlan& rows, const Geometry& geometry, const GemmConfig& c) {
+  std::ostringstream out;
+  const auto number = [](auto v) { return std::to_string(v); };
+  std::vector<int> counts;
+  std::vector<std::int64_t> bases;
+  for (std::size_t t = 0; t < rows.types.size(); ++t) {
+    counts.push_back(int(rows.types[t].steps.size()));
+    bases.push_back(rows.weight_base(int(t), geometry, device::channels_per_word(c), c.flattened ? device::hopper_chunk : 8));
+  }
+  array(out, "__constant__ int step_count", counts, number);
+  array(out, "__constant__ i64 weight_bases", bases, number);
+  return out.str();
+}
+
+Geometry geometry_in(const GemmConfig& c) {
+  Geometry g;
+  g.groups = c.groups, g.group_in = c.group_in, g.group_out = c.group_out;
+  return g;
+}
+
+}  // namespace
+
+namespace {
+
+std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char* header, const char* kernel) {
+  std::ostringstream out;
+  out << "#include \"" << header << "\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
+  const Concatenated all = all_steps(rows);
+  const auto number = [](auto v) { return std::to_string(v); };
+  out << types_text(rows, geometry_in(c), c);
+  array(out, "__constant__ int first_step", all.first, number);
+  array(out, "__constant__ int low_offsets", all.steps, [](const Step& s) { return offset_text(s.low); });
+  array(out, "__constant__ int high_offsets", all.steps, [](const Step& s) { return offset_text(s.high); });
+  array(out, "__constant__ u32 step_masks", all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
+  std::vector<std::uint32_t> lines;
+  for (const BlockType& type : rows.types)
+    for (const Line& line : type.lines)
+      lines.push_back(line.channel < 0 ? ~0u
+                                       : std::uint32_t(line.channel) | std::uint32_t(line.phase_d) << 16 |
+                                             std::uint32_t(line.phase_h) << 24);
+  array(out, "__constant__ u32 line_entries", lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
+  out << R"(
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * )"
+      << rows.types[0].lines.size() << R"( + line]; }
+};
+
+using Kernel = )" << kernel << R"(<config, Tables>;
+
+extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+    forward(const __grid_constant__ ForwardParams params) {
+  Kernel::run(params);
+}
+
+}  // namespace tconv::device
+)";
+  return out.str();
+}
+
+}  // namespace
+
+std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
+  return forward_source(c, rows, "implicit_gemm.cuh", "ImplicitGemm");
+}
+
+std::string hopper_source(const GemmConfig& c, const RowPlan& rows) {
+  return forward_source(c, rows, "hopper_gemm.cuh", "HopperGemm");
+}
+
+std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {
+  std::ostringstream out;
+  out << "#include \"pack.cuh\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
+  const Concatenated all = all_steps(rows);
+  out << types_text(rows, geometry, c);
+  array(out, "__constant__ int first_step", all.first, [](int v) { return std::to_string(v); });
+  array(out, "__device__ const Int3 low_shifts", all.steps, [](const Step& s) { return text(s.low); });
+  array(out, "__device__ const Int3 high_shifts", all.steps, [](const Step& s) { return text(s.high); });
+  out << "struct Row {\n  int channel;\n  Int3 phase;\n};\n";
+  std::vector<Row> flat;
+  for (const BlockType& type : rows.types) flat.insert(flat.end(), type.rows.begin(), type.rows.end());
+  array(out, "__device__ const Row all_rows", flat,
+        [](const Row& r) { return "{" + std::to_string(r.channel) + ", " + text(r.phase) + "}"; });
+  out << R"(
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static Int3 step_shift(int type, int step, bool high) {
+    return high ? high_shifts[first_step[type] + step] : low_shifts[first_step[type] + step];
+  }
+  __device__ static Row row(int type, int tile, int row) { return all_rows[(type * row_tiles_of(config) + tile) * 16 + row]; }
+};
+
+extern "C" __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
+  )" << (c.flattened ? "pack_rows" : "pack_fragments") << R"(<config, Tables>(params);
+}
+
+}  // namespace tconv::device
+)";
+  return out.str();
+}
+
+namespace {
+
+std::string layer_text(const Geometry& g, DType dtype) {
+  std::ostringstream out;
+  out << "struct Layer {\n"
+      << "  using Element = " << element_name(dtype) << ";\n"
+      << "  static constexpr int groups = " << g.groups << ", group_in = " << g.group_in
+      << ", group_out = " << g.group_out << ";\n"
+      << "  static constexpr Int3 kernel" << text(g.kernel) << ", stride" << text(g.stride) << ", padding"
+      << text(g.padding) << ", dilation" << text(g.dilation) << ";\n"
+      << "};\n";
+  return out.str();
+}
+
+}  // namespace
+
+std::string generic_source(const Geometry& g, DType dtype) {
+  return "#include \"generic.cuh\"\n\nnamespace tconv::device {\n\n" + layer_text(g, dtype) + R"(
+extern "C" __global__ void __launch_bounds__(256) forward(const __grid_constant__ GenericParams params) {
+  generic_forward<Layer>(params);
+}
+
+}  // namespace tconv::device
+)";
+}
+
+std::string direct_source(const Geometry& g, DType dtype) {
+  return "#include \"direct.cuh\"\n\nnamespace tconv::device {\n\n" + layer_text(g, dtype) + R"(
+extern "C" __global__ void __launch_bounds__(256) forward(const __grid_constant__ DirectParams params) {
+  Direct<Layer>::run(params);
+}
+
+}  // namespace tconv::device
+)";
+}
+
+}  // namespace tconv::cuda

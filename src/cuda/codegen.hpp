@@ -1,0 +1,22 @@
+// Writes the source of one specialised kernel: the configuration, its tables and an entry point.
+#pragma once
+
+#include <string>
+
+#include "cuda/heuristics/row_plan.hpp"
+
+namespace tconv::cuda {
+
+/// Entry point `forward(ForwardParams)`.
+std::string gemm_source(const device::GemmConfig& config, const RowPlan& rows);
+/// The same on wgmma.
+std::string hopper_source(const device::GemmConfig& config, const RowPlan& rows);
+/// Entry point `pack(PackParams)`. Reads of the configuration what fixes the packed order: fragments of
+/// mma.sync, or operands of wgmma where columns are flattened.
+std::string pack_source(const device::GemmConfig& config, const RowPlan& rows, const Geometry& geometry);
+/// Entry point `forward(GenericParams)`.
+std::string generic_source(const Geometry& geometry, DType dtype);
+/// Entry point `forward(DirectParams)`.
+std::string direct_source(const Geometry& geometry, DType dtype);
+
+}  // namespace tconv::cuda

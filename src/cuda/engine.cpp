@@ -1,0 +1,393 @@
+#include "cuda/engine.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "cuda/codegen.hpp"
+#include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/kernels/launch_params.cuh"
+#include "cuda/runtime/kernel.hpp"
+#include "cuda/runtime/nvrtc.hpp"
+
+namespace tconv::cuda {
+namespace {
+
+using device::GemmConfig;
+using device::Math;
+using std::int64_t;
+
+enum class Family { hopper, gemm, direct, generic };
+
+Math math_of(const Layer& layer) {
+  switch (layer.dtype) {
+    case DType::f16: return Math::f16;
+    case DType::bf16: return Math::bf16;
+    default: return layer.precision == Precision::tf32 ? Math::tf32 : Math::fp32;
+  }
+}
+
+const char* name_of(Math math) {
+  switch (math) {
+    case Math::fp32: return "fp32";
+    case Math::tf32: return "tf32";
+    case Math::f16: return "f16";
+    case Math::bf16: return "bf16";
+  }
+  return "";
+}
+
+device::Strides5 strides_of(const ConstTensor& t) {
+  return {t.strides[0], t.strides[1], t.strides[2], t.strides[3], t.strides[4]};
+}
+
+bool aligned(const void* pointer, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0; }
+
+/// A stride as an int where the whole image can be reached with 32 bits.
+bool fits_image(const ConstTensor& t) {
+  int64_t reach = 0;
+  for (int d = 2; d < 5; ++d) {
+    if (t.strides[std::size_t(d)] < 0) return false;
+    reach += (t.sizes[std::size_t(d)] - 1) * t.strides[std::size_t(d)];
+  }
+  return reach < (int64_t(1) << 31) - 1;
+}
+
+device::ImageStrides image_strides(const ConstTensor& t) {
+  return {t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]), int(t.strides[4])};
+}
+
+/// What is fixed for a layer on a device; shared by the plan and its bindings.
+struct State {
+  State(const Layer& l, const DeviceProperties& d)
+      : layer(l),
+        geometry(geometry_of(l)),
+        device(d),
+        limits{.multiprocessors = d.multiprocessors,
+               .shared_per_block = d.shared_per_block,
+               .shared_per_multiprocessor = d.shared_per_multiprocessor},
+        math(math_of(l)) {}
+
+  Layer layer;
+  Geometry geometry;
+  const DeviceProperties& device;
+  DeviceLimits limits;
+  Math math;
+  Family family = Family::generic;
+  RowPlan rows;
+  std::shared_ptr<const Kernel> pack;
+
+  mutable std::mutex mutex;
+  mutable std::shared_ptr<const Kernel> direct, generic;
+
+  int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
+  bool has_rows() const { return family == Family::gemm || family == Family::hopper; }
+  std::size_t packed_bytes() const {
+    const int unit = family == Family::hopper ? device::hopper_chunk : 8;
+    return has_rows() ? std::size_t(rows.weight_words(geometry, channels_per_word(), unit)) * 4 : 0;
+  }
+};
+
+Family family_of(const State& s) {
+  const Geometry& g = s.geometry;
+  if (s.layer.dtype == DType::f64) return Family::direct;
+  if (g.in_channels() > 1'000'000 || g.out_channels() > 1'000'000) return Family::generic;
+  // A tensor core multiplies 16 rows by 8 words whether they are there or not.
+  const bool few = g.group_in * g.group_out <= 16 && g.group_in <= 8 && g.group_out <= 8;
+  return few ? Family::direct : Family::gemm;
+}
+
+class CudaBinding final : public EngineBinding {
+ public:
+  /// Compiles the kernel for dense, aligned tensors of the layer's layout; other views compile when they
+  /// come.
+  CudaBinding(std::shared_ptr<const State> state, const Shape& shape);
+
+  std::size_t workspace_bytes(Pass pass, int) const override {
+    return pass == Pass::forward ? state_->packed_bytes() + (state_->packed_bytes() ? 256 : 0) : 0;
+  }
+
+  void run(Pass pass, const Operands& operands, const RunOptions& options) const override;
+  std::string kernel_name(Pass pass) const override;
+
+ private:
+  struct Gemm {
+    GemmConfig config;
+    std::shared_ptr<const Kernel> kernel;
+  };
+  Access access_of(const Operands& operands) const;
+  const Gemm& gemm_for(const Access& access) const;
+  std::shared_ptr<const Kernel> simple_kernel(Family family) const;
+  void run_gemm(const Operands& operands, const RunOptions& options) const;
+  void run_simple(Family family, const Operands& operands, const RunOptions& options) const;
+
+  std::shared_ptr<const State> state_;
+  Shape shape_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::pair<Access, std::unique_ptr<Gemm>>> gemms_;
+};
+
+/// A dense, aligned five-dimensional view.
+Tensor dense_view(const Layer& layer, int64_t batch, int64_t channels, const Extents& size) {
+  const auto [d, h, w] = size;
+  const bool last = layer.layout == Layout::channels_last;
+  Tensor t;
+  t.dtype = layer.dtype, t.rank = 5, t.sizes = {batch, channels, d, h, w};
+  t.strides = last ? std::array{d * h * w * channels, int64_t(1), h * w * channels, w * channels, channels}
+                   : std::array{d * h * w * channels, d * h * w, h * w, w, int64_t(1)};
+  return t;
+}
+
+CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
+    : state_(std::move(state)), shape_(shape) {
+  const State& s = *state_;
+  if (!s.has_rows()) {
+    simple_kernel(s.family);
+    return;
+  }
+  const ConstTensor x = dense_view(s.layer, shape.batch, s.geometry.in_channels(), shape.input);
+  const Tensor y = dense_view(s.layer, shape.batch, s.geometry.out_channels(), shape.output);
+  Operands operands;
+  operands.input = &x, operands.output = &y;
+  gemm_for(access_of(operands));
+}
+
+void pack_on_device(const State& s, const ConstTensor& weight, void* packed, void* stream) {
+  const device::PackParams params{.weight = weight.data,
+                                  .packed = static_cast<unsigned*>(packed),
+                                  .stride_in = weight.strides[0],
+                                  .stride_out = weight.strides[1],
+                                  .stride_d = weight.strides[2],
+                                  .stride_h = weight.strides[3],
+                                  .stride_w = weight.strides[4],
+                                  .words = int64_t(s.packed_bytes() / 4)};
+  const int64_t blocks = std::clamp<int64_t>((params.words + 255) / 256, 1, s.device.multiprocessors * 16);
+  s.pack->launch(unsigned(blocks), 256, params, stream);
+}
+
+class CudaPlan final : public EnginePlan {
+ public:
+  explicit CudaPlan(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+  const char* engine_name() const override { return "cuda"; }
+  std::unique_ptr<EngineBinding> bind(const Shape& shape) const override {
+    return std::make_unique<CudaBinding>(state_, shape);
+  }
+  std::size_t packed_weight_bytes(Pass pass) const override {
+    return pass == Pass::forward ? state_->packed_bytes() : 0;
+  }
+  void pack_weight(Pass pass, const ConstTensor& weight, void* packed, const RunOptions& options) const override {
+    if (packed_weight_bytes(pass) == 0) return;
+    const ContextScope context(state_->device);
+    pack_on_device(*state_, weight, packed, options.stream);
+  }
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+Access CudaBinding::access_of(const Operands& o) const {
+  const ConstTensor& x = *o.input;
+  const Tensor& y = *o.output;
+  const Geometry& g = state_->geometry;
+  const int element = int(size_of(state_->layer.dtype));
+  Access a;
+  a.y_rows = y.strides[4] == 1;
+  a.x_channels_last = x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
+  if (x.strides[4] == 1 && x.strides[1] != 1) a.x_channels_last = false;
+  // The widest copy every row allows: `run` is the contiguous dimension, `others` step from row to row.
+  const auto widest = [&](int64_t run, std::initializer_list<int64_t> others, std::initializer_list<int> elements) {
+    for (const int count : elements) {
+      bool fits = aligned(x.data, std::size_t(count * element)) && run % count == 0;
+      for (const int64_t stride : others) fits = fits && stride % count == 0;
+      if (fits) return count;
+    }
+    return 1;
+  };
+  // Strides of dimensions of size 1 are never stepped along.
+  const auto stride = [&](int d) { return x.sizes[std::size_t(d)] > 1 ? x.strides[std::size_t(d)] : 0; };
+  const int per_word = state_->channels_per_word();
+  if (a.x_channels_last) {
+    const int count = widest(g.group_in, {stride(0), stride(2), stride(3), stride(4)}, {4 * per_word, per_word});
+    a.x_vector = count % per_word == 0 ? count / per_word : 0;
+    if (per_word == 1 && a.x_vector == 0) a.x_vector = 1;
+  } else if (x.strides[4] == 1) {
+    const auto others = {stride(0), stride(1), stride(2), stride(3)};
+    a.x_vector = per_word == 1 ? widest(x.sizes[4], others, {4}) : widest(x.sizes[4], others, {8, 2});
+  } else {
+    a.x_vector = 1;
+  }
+  return a;
+}
+
+const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [known, gemm] : gemms_)
+    if (known == access) return *gemm;
+  const State& s = *state_;
+  const bool hopper = s.family == Family::hopper;
+  const auto choices = hopper ? price_hopper_tiles(s.geometry, s.rows, shape_, access, s.limits)
+                              : price_tiles(s.geometry, s.math, s.rows, shape_, access, s.limits);
+  auto gemm = std::make_unique<Gemm>();
+  if (!choices.empty()) {
+    const GemmConfig& c = gemm->config = choices.front().config;
+    gemm->kernel = get_kernel({hopper ? hopper_source(c, s.rows) : gemm_source(c, s.rows), "forward",
+                               hopper ? device::hopper_shared_bytes(c) : device::shared_bytes(c)},
+                              s.device);
+  }
+  gemms_.emplace_back(access, std::move(gemm));
+  return *gemms_.back().second;
+}
+
+void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
+  const State& s = *state_;
+  const Gemm& gemm = gemm_for(access_of(o));
+  if (!gemm.kernel) return run_simple(Family::generic, o, options);
+  const void* packed = options.packed_weight;
+  if (!packed) {
+    const auto address = (reinterpret_cast<std::uintptr_t>(options.workspace) + 255) / 256 * 256;
+    pack_on_device(s, *o.weight, reinterpret_cast<void*>(address), options.stream);
+    packed = reinterpret_cast<const void*>(address);
+  }
+  const GemmConfig& c = gemm.config;
+  const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
+  const Int3 boxes = boxes_of(c, shape_);
+  const int64_t tiles = int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w * shape_.batch;
+  const device::ForwardParams params{.x = o.input->data,
+                                     .weight = static_cast<const unsigned*>(packed),
+                                     .bias = o.bias ? o.bias->data : nullptr,
+                                     .y = o.output->data,
+                                     .xs = image_strides(*o.input),
+                                     .ys = image_strides(*o.output),
+                                     .in = int3(shape_.input),
+                                     .out = int3(shape_.output),
+                                     .boxes = boxes,
+                                     .tiles = int(tiles)};
+  const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
+  const unsigned threads = c.flattened ? 384 : unsigned(device::threads_of(c));
+  gemm.kernel->launch(unsigned(std::min(tiles, resident)), threads, params, options.stream);
+}
+
+std::shared_ptr<const Kernel> CudaBinding::simple_kernel(Family family) const {
+  const State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  const bool direct = family == Family::direct;
+  std::shared_ptr<const Kernel>& kernel = direct ? s.direct : s.generic;
+  if (!kernel)
+    kernel = get_kernel(
+        {direct ? direct_source(s.geometry, s.layer.dtype) : generic_source(s.geometry, s.layer.dtype), "forward", 0},
+        s.device);
+  return kernel;
+}
+
+void CudaBinding::run_simple(Family family, const Operands& o, const RunOptions& options) const {
+  const State& s = *state_;
+  const std::shared_ptr<const Kernel> kernel = simple_kernel(family);
+  const Extents &in = shape_.input, &out = shape_.output;
+  device::DirectParams params{};
+  params.tensors = {.x = o.input->data,
+                    .weight = o.weight->data,
+                    .bias = o.bias ? o.bias->data : nullptr,
+                    .y = o.output->data,
+                    .xs = strides_of(*o.input),
+                    .ws = strides_of(*o.weight),
+                    .ys = strides_of(*o.output),
+                    .batch = shape_.batch,
+                    .in_d = in[0], .in_h = in[1], .in_w = in[2],
+                    .out_d = out[0], .out_h = out[1], .out_w = out[2]};
+  const int64_t rows = shape_.batch * s.geometry.out_channels() * out[0] * out[1];
+  const int64_t resident = int64_t(s.device.multiprocessors) * 8;
+  constexpr int64_t threads = 256;
+  if (family == Family::direct) {
+    // Parts are skewed to the lines of memory: a row may need one more. Short parts where rows are few.
+    params.part = rows >= resident * 16 ? 2048 : 256;
+    params.parts = int((out[2] + 31 + params.part - 1) / params.part);
+    params.items = rows * params.parts;
+    const int64_t blocks = (params.items + threads / 32 - 1) / (threads / 32);
+    kernel->launch(unsigned(std::min(blocks, resident * 16)), unsigned(threads), params, options.stream);
+  } else {
+    const int64_t blocks = (rows * out[2] + threads - 1) / threads;
+    kernel->launch(unsigned(std::min(blocks, resident * 16)), unsigned(threads), params.tensors, options.stream);
+  }
+}
+
+void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& options) const {
+  if (pass != Pass::forward)
+    throw Unsupported(std::string(to_string(pass)) + " is not implemented on CUDA devices");
+  const State& s = *state_;
+  const ContextScope context(s.device);
+  // Kernels other than the generic one count inside an image with 32 bits.
+  const bool small = fits_image(*operands.input) && fits_image(*operands.output);
+  if (s.has_rows() && small)
+    run_gemm(operands, options);
+  else
+    run_simple(s.family == Family::direct && small ? Family::direct : Family::generic, operands, options);
+}
+
+std::string CudaBinding::kernel_name(Pass pass) const {
+  if (pass != Pass::forward) return "none";
+  const State& s = *state_;
+  if (!s.has_rows()) return s.family == Family::direct ? "direct" : "generic";
+  const std::lock_guard lock(mutex_);
+  std::string name = std::string(s.family == Family::hopper ? "hopper_gemm_" : "implicit_gemm_") + name_of(s.math);
+  if (gemms_.empty() || !gemms_.back().second->kernel) return name;
+  const GemmConfig& c = gemms_.back().second->config;
+  const auto number = [](int v) { return std::to_string(v); };
+  return name + "_" + number(device::row_tiles_of(c) * 16) + "x" + number(c.box.d) + "." + number(c.box.h) + "." +
+         number(c.box.w) + "_w" + number(c.warps_m) + "x" + number(c.warps_n) + "_v" + number(c.x_vector) +
+         (c.resident_steps ? "_resident" : "");
+}
+
+}  // namespace
+
+std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
+  if (!find_driver()) throw Unsupported("device cuda:" + std::to_string(index) + " cannot be used: " + why_no_driver());
+  const DeviceProperties& device = device_properties(index);
+  if (device.major < 8)
+    throw Unsupported("device cuda:" + std::to_string(index) + " (" + device.name + ") has compute capability " +
+                      std::to_string(device.major) + "." + std::to_string(device.minor) + "; tconv needs 8.0");
+  auto state = std::make_shared<State>(layer, device);
+  state->family = family_of(*state);
+  if (state->family == Family::gemm) {
+    const Geometry& g = state->geometry;
+    const int per_word = state->channels_per_word();
+    if (device.major == 9 && layer.layout == Layout::channels_first && !std::getenv("TCONV_NO_WGMMA") &&
+        make_row_plan(g, per_word, 4, state->rows, 4) &&
+        suits_hopper(g, state->math, state->rows))
+      state->family = Family::hopper;
+    if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {
+      state->family = Family::generic;
+    } else {
+      const GemmConfig c = pack_config(g, state->math, state->rows, state->family == Family::hopper);
+      state->pack = get_kernel({pack_source(c, state->rows, state->geometry), "pack", 0}, device);
+    }
+  }
+  return std::make_unique<CudaPlan>(std::move(state));
+}
+
+void describe(SystemInfo& info) {
+  if (!find_driver()) {
+    info.missing.push_back("cuda: " + why_no_driver());
+    return;
+  }
+  for (int i = 0; i < device_count(); ++i) {
+    const DeviceProperties& p = device_properties(i);
+    const std::string capability = std::to_string(p.major) + "." + std::to_string(p.minor);
+    if (p.major < 8) {
+      info.missing.push_back("cuda:" + std::to_string(i) + ": " + p.name + " has compute capability " + capability +
+                             "; tconv needs 8.0");
+      continue;
+    }
+    info.devices.push_back({.device = {.kind = DeviceKind::cuda, .index = i},
+                            .engine = "cuda",
+                            .name = p.name,
+                            .details = "compute capability " + capability + ", " +
+                                       std::to_string(p.multiprocessors) + " multiprocessors, " +
+                                       std::to_string(p.memory >> 30) + " GiB, " +
+                                       (nvrtc_version().empty() ? "no NVRTC" : "NVRTC " + nvrtc_version())});
+  }
+  if (nvrtc_version().empty()) info.missing.push_back("cuda: " + why_no_nvrtc() + "; cached kernels still run");
+}
+
+}  // namespace tconv::cuda

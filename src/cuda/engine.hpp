@@ -1,0 +1,16 @@
+// The CUDA engine: layers on NVIDIA GPUs, sm_80 and newer, with kernels compiled for each layer.
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.hpp"
+
+namespace tconv::cuda {
+
+/// Throws Unsupported where there is no driver or the GPU is too old.
+std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int device);
+
+/// Adds the GPUs that can be used, and a line for each thing that is missing.
+void describe(SystemInfo& info);
+
+}  // namespace tconv::cuda

@@ -1,0 +1,69 @@
+// The row plan: which (phase, channel) rows of the matrix product share a block, and the steps each
+// block walks through.
+//
+// A row is one phase of one output channel. Rows of a line (one channel, one phase along depth and
+// height; all phases along the width) stay together, because the store interleaves them into one run of
+// output. A block type is a set of phase pairs (depth, height); its steps are the shifts any of its rows
+// needs, and a mask per step says which row tiles need it, so no tile multiplies a tap it does not have.
+// Types whose phases have no taps have no steps: their blocks store the bias.
+//
+// The row plan depends on the layer alone, and it fixes the order of packed weights: one packing serves
+// every shape.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/kernels/gemm_config.cuh"
+#include "layer/layer.hpp"
+
+namespace tconv::cuda {
+
+using device::Int3;
+
+struct Line {
+  int channel;  // inside the channel block
+  int phase_d, phase_h;
+};
+
+struct Row {
+  int channel = -1;  // inside the channel block; -1: padding
+  Int3 phase{0, 0, 0};
+};
+
+/// One step of the product: a shift for eight words of channels, or two shifts for four words each.
+struct Step {
+  Int3 low;
+  Int3 high;  // equals low where steps are not paired; -1 in every entry: padding
+  std::uint32_t mask = 0;
+};
+
+struct BlockType {
+  std::vector<Line> lines;
+  std::vector<Row> rows;  // 16 for each row tile
+  std::vector<Step> steps;
+};
+
+struct RowPlan {
+  std::vector<BlockType> types;
+  int row_tiles = 0;
+  int stage_group_tiles = 1, stage_group_lines = 16;
+  bool phase_major = true;
+  bool masked = false;
+  int width_phases = 1;
+  int channels_per_block = 0, channel_blocks = 0;
+  bool paired = false;  // at most four channel words: a step holds two shifts
+  Int3 reach{0, 0, 0};
+
+  /// Words of the packed weight in front of `type`, and in all, with channels in units of `unit` words.
+  std::int64_t weight_base(int type, const Geometry& geometry, int channels_per_word, int unit) const;
+  std::int64_t weight_words(const Geometry& geometry, int channels_per_word, int unit) const {
+    return weight_base(int(types.size()), geometry, channels_per_word, unit);
+  }
+};
+
+/// Blocks of about `row_tiles` tiles, as far as the layer's phases allow, padded to a multiple of `multiple`.
+/// False where it has too many phases for blocks of rows.
+bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan, int multiple = 1);
+
+}  // namespace tconv::cuda

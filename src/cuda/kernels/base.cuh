@@ -1,0 +1,19 @@
+// What every device file needs: fixed-width integers, small helpers, the vocabulary of positions.
+//
+// The device sources include no header but each other: they are compiled at run time, on machines
+// that may have no CUDA toolkit.
+#pragma once
+
+#include "gemm_config.cuh"
+
+namespace tconv::device {
+
+using i64 = long long;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ inline int lane_index() { return threadIdx.x % warp_size; }
+__device__ inline int warp_index() { return threadIdx.x / warp_size; }
+
+}  // namespace tconv::device

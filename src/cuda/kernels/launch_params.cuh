@@ -1,0 +1,55 @@
+// What a launch tells a kernel: pointers, strides and sizes. Host and device compile this file; the host
+// fills a struct and hands its bytes to the driver.
+#pragma once
+
+#include "gemm_config.cuh"
+
+namespace tconv::device {
+
+/// Strides in elements. Inside one image and channel they are below 2^31; the planner checks.
+struct ImageStrides {
+  long long n, c;
+  int d, h, w;
+};
+
+struct ForwardParams {
+  const void* x;
+  const unsigned* weight;  // packed, see pack.cuh
+  const void* bias;        // may be null
+  void* y;
+  ImageStrides xs, ys;
+  Int3 in, out;
+  Int3 boxes;  // boxes of positions along each dimension
+  int tiles;   // row blocks x boxes x batch
+};
+
+struct PackParams {
+  const void* weight;
+  unsigned* packed;
+  long long stride_in, stride_out, stride_d, stride_h, stride_w;
+  long long words;
+};
+
+struct Strides5 {
+  long long n, c, d, h, w;
+};
+
+struct GenericParams {
+  const void* x;
+  const void* weight;
+  const void* bias;  // may be null
+  void* y;
+  Strides5 xs, ws, ys;  // of the weight: n = in, c = out
+  long long batch;
+  long long in_d, in_h, in_w, out_d, out_h, out_w;
+};
+
+/// The generic kernel's, with rows of outputs cut into parts.
+struct DirectParams {
+  GenericParams tensors;
+  int part;         // outputs of one part
+  int parts;        // of a row
+  long long items;  // rows x parts
+};
+
+}  // namespace tconv::device

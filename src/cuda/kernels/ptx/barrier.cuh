@@ -1,0 +1,53 @@
+// Barriers: mbarrier in shared memory (sm_90), and named barriers of part of a block.
+#pragma once
+
+#include "base.cuh"
+
+namespace tconv::device::ptx {
+
+__device__ inline void barrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// Makes initialised barriers visible to copies that will complete on them.
+__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ inline void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives, and expects `bytes` more from copies before the phase completes.
+__device__ inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+/// Waits until the phase with this parity has completed. Never wait more than one phase ahead.
+__device__ inline void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+/// A contiguous copy of `bytes` (a multiple of 16) that completes on a barrier.
+__device__ inline void bulk_copy(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+/// Orders this thread's writes to shared memory before reads by tensor cores and copies.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
+template <int Name, int Threads>
+__device__ inline void named_sync() {
+  asm volatile("bar.sync %0, %1;" ::"n"(Name), "n"(Threads) : "memory");
+}
+
+}  // namespace tconv::device::ptx

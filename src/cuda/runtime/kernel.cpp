@@ -1,0 +1,112 @@
+#include "cuda/runtime/kernel.hpp"
+
+#include <future>
+#include <map>
+#include <mutex>
+
+#include "cuda/runtime/cache.hpp"
+#include "cuda/runtime/device_sources.hpp"
+#include "cuda/runtime/nvrtc.hpp"
+#include "tconv/tconv.hpp"
+
+namespace tconv::cuda {
+namespace {
+
+/// Everything the embedded sources say, once per process.
+const std::string& sources_digest() {
+  static const std::string value = [] {
+    std::string all;
+    for (const DeviceSource& file : device_sources()) all += file.name, all += '\0', all += file.text, all += '\0';
+    return digest(all);
+  }();
+  return value;
+}
+
+using SharedKernel = std::shared_ptr<const Kernel>;
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::shared_future<SharedKernel>> kernels;
+};
+
+Registry& registry() {
+  static Registry* instance = new Registry;  // lives as long as the driver: no unloading at exit
+  return *instance;
+}
+
+}  // namespace
+
+std::string architecture_of(const DeviceProperties& device) {
+  const std::string number = std::to_string(device.major * 10 + device.minor);
+  return "sm_" + number + (device.major >= 9 ? "a" : "");
+}
+
+std::string machine_code(const std::string& source, const std::string& architecture) {
+  std::string identity = source + '\0' + sources_digest() + '\0' + nvrtc_version();
+  for (const std::string& option : nvrtc_options(architecture)) identity += '\0' + option;
+  const std::string key = digest(identity);
+  if (auto cached = read_cache(key)) return *std::move(cached);
+  CompiledCode compiled = nvrtc_compile(source, architecture);
+  write_cache(key, compiled.binary);
+  return std::move(compiled.binary);
+}
+
+Kernel::Kernel(const std::string& code, const std::string& entry, int shared_bytes, const DeviceProperties& device)
+    : shared_bytes_(unsigned(shared_bytes)), entry_(entry) {
+  const Driver& d = driver();
+  const std::string doing = "loading kernel " + entry;
+  d.check(d.cuLibraryLoadData(&library_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData",
+          doing);
+  d.check(d.cuLibraryGetKernel(&kernel_, library_, entry.c_str()), "cuLibraryGetKernel", doing);
+  if (shared_bytes > 48 * 1024)
+    d.check(d.cuKernelSetAttribute(function_max_dynamic_shared, shared_bytes, kernel_, device.device),
+            "cuKernelSetAttribute", doing + " with " + std::to_string(shared_bytes) + " bytes of shared memory");
+}
+
+Kernel::~Kernel() {
+  if (library_) driver().cuLibraryUnload(library_);
+}
+
+void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream) const {
+  const Driver& d = driver();
+  void* arguments[] = {const_cast<void*>(params)};
+  d.check(d.cuLaunchKernel(reinterpret_cast<CUfunction>(kernel_), blocks, 1, 1, threads, 1, 1, shared_bytes_,
+                           static_cast<CUstream>(stream), arguments, nullptr),
+          "cuLaunchKernel", "launching kernel " + entry_);
+}
+
+std::vector<SharedKernel> get_kernels(const std::vector<KernelRequest>& requests, const DeviceProperties& device) {
+  std::vector<std::shared_future<SharedKernel>> pending;
+  std::vector<std::future<void>> workers;
+  for (const KernelRequest& request : requests) {
+    const std::string key = digest(request.source) + "/" + request.entry + "/" + std::to_string(device.index);
+    auto promise = std::make_shared<std::promise<SharedKernel>>();
+    {
+      const std::lock_guard lock(registry().mutex);
+      auto [at, inserted] = registry().kernels.try_emplace(key);
+      if (inserted) at->second = promise->get_future().share();
+      pending.push_back(at->second);
+      if (!inserted) continue;
+    }
+    workers.push_back(std::async(std::launch::async, [promise, request, key, &device] {
+      try {
+        const std::string code = machine_code(request.source, architecture_of(device));
+        const ContextScope context(device);
+        promise->set_value(std::make_shared<const Kernel>(code, request.entry, request.shared_bytes, device));
+      } catch (...) {
+        promise->set_exception(std::current_exception());
+        const std::lock_guard lock(registry().mutex);
+        registry().kernels.erase(key);  // a later try may succeed
+      }
+    }));
+  }
+  std::vector<SharedKernel> kernels;
+  for (auto& future : pending) kernels.push_back(future.get());
+  return kernels;
+}
+
+SharedKernel get_kernel(const KernelRequest& request, const DeviceProperties& device) {
+  return get_kernels({request}, device).front();
+}
+
+}  // namespace tconv::cuda

@@ -1,0 +1,145 @@
+// Every kernel family compiles for every supported architecture, and the hot ones keep their sums in
+// registers. Needs NVRTC, no GPU.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "cuda/codegen.hpp"
+#include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/runtime/nvrtc.hpp"
+
+namespace tconv::cuda {
+namespace {
+
+using device::Math;
+
+const char* const architectures[] = {"sm_80", "sm_90a", "sm_100a", "sm_120a"};
+
+struct Case {
+  const char* name;
+  Layer layer;
+  std::int64_t batch;
+  Extents input;
+};
+
+/// One layer for each thing that makes a kernel different.
+std::vector<Case> cases() {
+  const auto layer = [](int dims, std::int64_t in, std::int64_t out, Extents kernel, Extents stride, Extents padding,
+                        Extents dilation, std::int64_t groups) {
+    Layer l;
+    l.dims = dims, l.in_channels = in, l.out_channels = out;
+    l.kernel = kernel, l.stride = stride, l.padding = padding, l.dilation = dilation, l.groups = groups;
+    return l;
+  };
+  return {{"1D", layer(1, 128, 128, {3}, {1}, {0}, {1}, 1), 8, {65536}},
+          {"1D strided", layer(1, 512, 256, {16}, {8}, {4}, {1}, 1), 16, {32}},
+          {"1D with empty phases", layer(1, 32, 64, {3}, {2}, {1}, {2}, 1), 16, {131072}},
+          {"2D", layer(2, 64, 64, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 1), 8, {256, 256}},
+          {"2D few rows", layer(2, 56, 1, {9, 9}, {4, 4}, {4, 4}, {1, 1}, 1), 8, {270, 480}},
+          {"2D groups", layer(2, 32, 64, {3, 5}, {2, 3}, {1, 2}, {2, 1}, 4), 16, {128, 256}},
+          {"3D masked", layer(3, 32, 32, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}, 1), 4, {32, 64, 128}},
+          {"paired steps", layer(2, 3, 24, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 1), 8, {128, 128}}};
+}
+
+/// Register spills as the assembler reports them.
+int spilled_bytes(const std::string& log) {
+  int bytes = 0;
+  static const std::regex pattern("([0-9]+) bytes spill (stores|loads)");
+  for (std::sregex_iterator at(log.begin(), log.end(), pattern), end; at != end; ++at) bytes += std::stoi((*at)[1]);
+  return bytes;
+}
+
+class Compile : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+  }
+};
+
+TEST_P(Compile, ImplicitGemm) {
+  // The architectures differ in what they assemble to, not in the source: one takes every case.
+  const bool every_case = std::string(GetParam()) == "sm_90a";
+  int index = 0;
+  for (const Case& c : cases())
+    for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16}) {
+      if (!every_case && index++ % 5 != 0) continue;
+      const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
+      const Geometry g = geometry_of(c.layer);
+      const Shape shape = shape_of(c.layer, c.batch, c.input);
+      RowPlan rows;
+      ASSERT_TRUE(make_row_plan(g, per_word, 4, rows));
+      for (const bool last : {false, true}) {
+        if (last && (math == Math::bf16 || !every_case)) continue;  // bf16 differs from f16 in one instruction
+        Access access;
+        access.x_channels_last = last, access.y_rows = !last;
+        if (last)
+          access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
+        else
+          access.x_vector = shape.input[2] % (4 * per_word) == 0 ? 4 * per_word : 1;
+        // sm_120 has less shared memory than the others.
+        DeviceLimits limits;
+        if (std::string(GetParam()) == "sm_120a") limits.shared_per_block = 99 * 1024, limits.shared_per_multiprocessor = 100 * 1024;
+        const auto choices = price_tiles(g, math, rows, shape, access, limits);
+        ASSERT_FALSE(choices.empty()) << c.name;
+        const CompiledCode code = nvrtc_compile(gemm_source(choices.front().config, rows), GetParam());
+        EXPECT_FALSE(code.binary.empty());
+        EXPECT_EQ(spilled_bytes(code.log), 0) << c.name << ", math " << int(math) << (last ? ", channels last" : "");
+      }
+    }
+}
+
+TEST_P(Compile, DirectGenericAndPack) {
+  const bool every_case = std::string(GetParam()) == "sm_90a";
+  int index = 0;
+  for (const Case& c : cases()) {
+    if (!every_case && index++ % 4 != 0) continue;
+    const Geometry g = geometry_of(c.layer);
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      EXPECT_NO_THROW(nvrtc_compile(generic_source(g, dtype), GetParam())) << c.name;
+      EXPECT_NO_THROW(nvrtc_compile(direct_source(g, dtype), GetParam())) << c.name;
+    }
+    RowPlan rows;
+    ASSERT_TRUE(make_row_plan(g, 1, 4, rows));
+    EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, Math::tf32, rows), rows, g), GetParam())) << c.name;
+  }
+}
+
+TEST(CompileHopper, Wgmma) {
+  if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+  int compiled = 0;
+  for (const Case& c : cases()) {
+    const Geometry g = geometry_of(c.layer);
+    const Shape shape = shape_of(c.layer, c.batch, c.input);
+    RowPlan rows;
+    if (!make_row_plan(g, 1, 4, rows, 4) || !suits_hopper(g, Math::tf32, rows)) continue;
+    for (const int vector : {1, 4}) {
+      Access access;
+      access.x_vector = vector;
+      const auto choices = price_hopper_tiles(g, rows, shape, access, {});
+      ASSERT_FALSE(choices.empty()) << c.name;
+      const CompiledCode code = nvrtc_compile(hopper_source(choices.front().config, rows), "sm_90a");
+      EXPECT_EQ(spilled_bytes(code.log), 0) << c.name;
+      EXPECT_EQ(code.log.find("C7510"), std::string::npos) << c.name << ": wgmma is serialised";
+      ++compiled;
+    }
+    EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, Math::tf32, rows, true), rows, g), "sm_90a"));
+  }
+  EXPECT_GE(compiled, 4);
+}
+
+TEST(CompileErrors, CarryTheLog) {
+  if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+  try {
+    nvrtc_compile("__global__ void f() { undeclared(); }", "sm_90a");
+    FAIL() << "compiled nonsense";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("undeclared"), std::string::npos);
+    EXPECT_EQ(e.code(), ErrorCode::device_error);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, Compile, testing::ValuesIn(architectures),
+                         [](const auto& architecture) { return std::string(architecture.param); });
+
+}  // namespace
+}  // namespace tconv::cuda

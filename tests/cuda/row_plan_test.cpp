@@ -1,0 +1,145 @@
+// The row plan against the definition of the operator: every tap of every output channel is in exactly one
+// place of the matrix product, and every output of a box is stored once.
+#include "cuda/heuristics/row_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "cuda/heuristics/gemm_tiles.hpp"
+
+namespace tconv::cuda {
+namespace {
+
+Geometry random_geometry(std::mt19937& rng) {
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  Geometry g;
+  g.groups = pick(0, 3) ? 1 : pick(1, 4);
+  g.group_in = pick(1, 70);
+  g.group_out = pick(0, 1) ? pick(1, 20) : pick(1, 200);
+  for (std::size_t d = 0; d < 3; ++d) {
+    g.kernel[d] = pick(1, 5);
+    g.stride[d] = pick(1, 5);
+    g.dilation[d] = pick(1, 4);
+    g.padding[d] = pick(0, 4);
+  }
+  return g;
+}
+
+using Key = std::tuple<int, int, int, int>;  // channel, kd, kh, kw
+
+/// The tap at which a phase reads q − shift, from k·dilation = shift·stride + phase.
+int tap_of(int shift, int phase, std::int64_t stride, std::int64_t dilation, std::int64_t kernel) {
+  const std::int64_t target = shift * stride + phase;
+  return target % dilation == 0 && target / dilation < kernel ? int(target / dilation) : -1;
+}
+
+TEST(RowPlan, HoldsEveryTapOnceAndNothingElse) {
+  std::mt19937 rng(7);
+  for (int round = 0; round < 300; ++round) {
+    const Geometry g = random_geometry(rng);
+    const int per_word = 1 + round % 2;
+    RowPlan plan;
+    ASSERT_TRUE(make_row_plan(g, per_word, 4, plan));
+    std::map<Key, int> seen;
+    for (const BlockType& type : plan.types) {
+      ASSERT_EQ(int(type.rows.size()), plan.row_tiles * 16);
+      for (std::size_t r = 0; r < type.rows.size(); ++r) {
+        const Row& row = type.rows[r];
+        if (row.channel < 0) continue;
+        for (int block = 0; block < plan.channel_blocks; ++block) {
+          const int channel = block * plan.channels_per_block + row.channel;
+          if (channel >= g.group_out) continue;
+          for (const Step& step : type.steps) {
+            std::vector<Int3> shifts{step.low};
+            if (plan.paired && step.high.d >= 0) shifts.push_back(step.high);
+            for (const Int3& s : shifts) {
+              const int kd = tap_of(s.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+              const int kh = tap_of(s.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+              const int kw = tap_of(s.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
+              if (kd < 0 || kh < 0 || kw < 0) continue;
+              EXPECT_TRUE(step.mask >> (r / 16) & 1) << "a row's tap is masked off";
+              ++seen[{channel, kd, kh, kw}];
+              EXPECT_LE(s.d, plan.reach.d);
+              EXPECT_LE(s.h, plan.reach.h);
+              EXPECT_LE(s.w, plan.reach.w);
+            }
+          }
+        }
+      }
+    }
+    ASSERT_EQ(std::int64_t(seen.size()), g.group_out * g.taps());
+    for (const auto& [key, times] : seen) ASSERT_EQ(times, 1);
+  }
+}
+
+TEST(RowPlan, LinesCoverEveryChannelAndPhaseOnce) {
+  std::mt19937 rng(8);
+  for (int round = 0; round < 200; ++round) {
+    const Geometry g = random_geometry(rng);
+    RowPlan plan;
+    ASSERT_TRUE(make_row_plan(g, 1, 4, plan));
+    std::set<std::tuple<int, int, int>> lines;
+    for (const BlockType& type : plan.types)
+      for (const Line& line : type.lines)
+        for (int block = 0; block < plan.channel_blocks; ++block) {
+          const int channel = block * plan.channels_per_block + line.channel;
+          if (line.channel < 0 || channel >= g.group_out) continue;
+          EXPECT_TRUE(lines.insert({channel, line.phase_d, line.phase_h}).second);
+        }
+    EXPECT_EQ(std::int64_t(lines.size()), g.group_out * g.stride[0] * g.stride[1]);
+  }
+}
+
+TEST(RowPlan, TypesWithoutTapsHaveNoSteps) {
+  Geometry g;  // stride 2, dilation 2: odd phases have no taps
+  g.group_in = 32, g.group_out = 64;
+  g.kernel = {3, 3, 3}, g.stride = {2, 2, 2}, g.dilation = {2, 2, 2};
+  RowPlan plan;
+  ASSERT_TRUE(make_row_plan(g, 1, 4, plan));
+  EXPECT_EQ(plan.width_phases, 1);
+  int with_steps = 0;
+  for (const BlockType& type : plan.types) with_steps += !type.steps.empty();
+  EXPECT_EQ(with_steps, 1);
+  EXPECT_EQ(plan.types.size(), 4u);
+}
+
+TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {
+  std::mt19937 rng(9);
+  for (int round = 0; round < 60; ++round) {
+    const Geometry g = random_geometry(rng);
+    RowPlan plan;
+    ASSERT_TRUE(make_row_plan(g, 1, 4, plan));
+    Shape shape;
+    shape.batch = 2;
+    for (std::size_t d = 0; d < 3; ++d) {
+      shape.input[d] = 1 + std::int64_t(rng() % 20);
+      shape.output[d] = std::max<std::int64_t>(
+          1, (shape.input[d] - 1) * g.stride[d] - 2 * g.padding[d] + g.dilation[d] * (g.kernel[d] - 1) + 1);
+    }
+    const auto choices = price_tiles(g, device::Math::tf32, plan, shape, {}, {});
+    ASSERT_FALSE(choices.empty());
+    for (const TileChoice& choice : choices) {
+      const auto& c = choice.config;
+      EXPECT_LE(device::shared_bytes(c), DeviceLimits{}.shared_per_block);
+      EXPECT_EQ(c.warps_n * c.tiles_n * 8, device::volume(c.box));
+      EXPECT_EQ(c.box.w % 8, 0);
+      EXPECT_GT(choice.cycles, 0);
+      // The boxes reach the last position that has an output.
+      const Int3 boxes = boxes_of(c, shape);
+      const auto covers = [](int count, int box, int first, int stride, int padding, std::int64_t output) {
+        return (std::int64_t(first) + std::int64_t(count) * box) * stride - padding >= output &&
+               std::int64_t(first) * stride - padding <= 0;
+      };
+      EXPECT_TRUE(covers(boxes.d, c.box.d, c.first_position.d, c.stride.d, c.padding.d, shape.output[0]));
+      EXPECT_TRUE(covers(boxes.h, c.box.h, c.first_position.h, c.stride.h, c.padding.h, shape.output[1]));
+      EXPECT_TRUE(covers(boxes.w, c.box.w, c.first_position.w, c.stride.w, c.padding.w, shape.output[2]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tconv::cuda
