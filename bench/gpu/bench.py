@@ -9,11 +9,17 @@ bytes over the copy rate and its FLOPs over the matrix rate of its precision. Ne
 to tconv through its C ABI.
 """
 
+from __future__ import annotations
+
 import argparse
 import ctypes
+import functools
+import itertools
 import json
 import math
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import torch
 
@@ -25,23 +31,44 @@ FORWARD, CUDA = 0, 1
 
 
 class Layer(ctypes.Structure):
-    _fields_ = [("dims", ctypes.c_int), ("in_channels", ctypes.c_int64), ("out_channels", ctypes.c_int64),
-                ("kernel", I64x3), ("stride", I64x3), ("padding", I64x3), ("output_padding", I64x3),
-                ("dilation", I64x3), ("groups", ctypes.c_int64), ("bias", ctypes.c_int), ("dtype", ctypes.c_int),
-                ("precision", ctypes.c_int), ("layout", ctypes.c_int)]
+    _fields_ = [
+        ("dims", ctypes.c_int),
+        ("in_channels", ctypes.c_int64),
+        ("out_channels", ctypes.c_int64),
+        ("kernel", I64x3),
+        ("stride", I64x3),
+        ("padding", I64x3),
+        ("output_padding", I64x3),
+        ("dilation", I64x3),
+        ("groups", ctypes.c_int64),
+        ("bias", ctypes.c_int),
+        ("dtype", ctypes.c_int),
+        ("precision", ctypes.c_int),
+        ("layout", ctypes.c_int),
+    ]
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int), ("rank", ctypes.c_int), ("sizes", I64x5),
-                ("strides", I64x5)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int),
+        ("rank", ctypes.c_int),
+        ("sizes", I64x5),
+        ("strides", I64x5),
+    ]
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t), ("executor", ctypes.c_void_p),
-                ("packed_weight", ctypes.c_void_p), ("stream", ctypes.c_void_p)]
+    _fields_ = [
+        ("workspace", ctypes.c_void_p),
+        ("workspace_bytes", ctypes.c_size_t),
+        ("executor", ctypes.c_void_p),
+        ("packed_weight", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+    ]
 
 
-def view(t):
+def view(t: torch.Tensor) -> Tensor:
     dtype = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}[t.dtype]
     pad = [0] * (5 - t.dim())
     return Tensor(t.data_ptr(), dtype, t.dim(), I64x5(*t.shape, *pad), I64x5(*t.stride(), *pad))
@@ -50,7 +77,16 @@ def view(t):
 class Tconv:
     """One layer, planned, bound and packed."""
 
-    def __init__(self, library, problem, precision, x, w, b, y):
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        problem: dict,
+        precision: str,
+        x: torch.Tensor,
+        w: torch.Tensor,
+        b: torch.Tensor | None,
+        y: torch.Tensor,
+    ) -> None:
         self.lib = library
         layer = Layer()
         library.tconv_layer_init(ctypes.byref(layer))
@@ -62,32 +98,42 @@ class Tconv:
         layer.layout = int(x.dim() > 3 and x.stride(1) == 1 and x.size(1) > 1)
         plan, binding, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
         self.check(library.tconv_plan_create(ctypes.byref(layer), CUDA, x.device.index or 0, ctypes.byref(plan)))
-        self.check(library.tconv_bind(plan, ctypes.c_int64(x.size(0)), I64x3(*x.shape[2:], *[1] * (5 - x.dim())),
-                                      ctypes.byref(binding)))
+        self.check(
+            library.tconv_bind(
+                plan, ctypes.c_int64(x.size(0)), I64x3(*x.shape[2:], *[1] * (5 - x.dim())), ctypes.byref(binding)
+            )
+        )
         self.check(library.tconv_packed_weight_bytes(plan, FORWARD, ctypes.byref(size)))
         self.packed = torch.empty(max(size.value, 16), dtype=torch.uint8, device=x.device)
         self.options = Options(stream=torch.cuda.current_stream().cuda_stream)
         self.tensors = [view(t) if t is not None else None for t in (x, w, b, y)]
         if size.value:
-            self.check(library.tconv_pack_weight(plan, FORWARD, ctypes.byref(self.tensors[1]),
-                                                 ctypes.c_void_p(self.packed.data_ptr()), ctypes.byref(self.options)))
+            self.check(
+                library.tconv_pack_weight(
+                    plan,
+                    FORWARD,
+                    ctypes.byref(self.tensors[1]),
+                    ctypes.c_void_p(self.packed.data_ptr()),
+                    ctypes.byref(self.options),
+                )
+            )
             self.options.packed_weight = self.packed.data_ptr()
         self.check(library.tconv_workspace_bytes(binding, FORWARD, 1, ctypes.byref(size)))
         self.workspace = torch.empty(max(size.value, 16), dtype=torch.uint8, device=x.device)
         self.options.workspace, self.options.workspace_bytes = self.workspace.data_ptr(), size.value
         self.binding, self.plan = binding, plan
 
-    def check(self, status):
+    def check(self, status: int) -> None:
         if status:
             self.lib.tconv_last_error.restype = ctypes.c_char_p
             raise RuntimeError(self.lib.tconv_last_error().decode())
 
-    def __call__(self):
+    def __call__(self) -> None:
         x, w, b, y = (ctypes.byref(t) if t is not None else None for t in self.tensors)
         self.check(self.lib.tconv_forward(self.binding, x, w, b, y, ctypes.byref(self.options)))
 
 
-def median_ms(run, repetitions=11):
+def median_ms(run: Callable[[], object], repetitions: int = 11) -> float:
     for _ in range(3):
         run()
     events = [torch.cuda.Event(enable_timing=True) for _ in range(repetitions + 1)]
@@ -96,46 +142,56 @@ def median_ms(run, repetitions=11):
         run()
         event.record()
     torch.cuda.synchronize()
-    times = sorted(a.elapsed_time(b) for a, b in zip(events, events[1:]))
+    times = sorted(a.elapsed_time(b) for a, b in itertools.pairwise(events))
     return times[len(times) // 2]
 
 
-def ceilings():
-    a = torch.randn(1 << 28, device="cuda")
-    b = torch.empty_like(a)
-    rates = {"copy_TBs": 2 * a.numel() * 4 / median_ms(lambda: b.copy_(a)) / 1e9}
-    del a, b
+def ceilings() -> dict[str, float]:
+    source = torch.randn(1 << 28, device="cuda")
+    rates = {
+        "copy_TBs": 2 * source.nbytes / median_ms(functools.partial(torch.empty_like(source).copy_, source)) / 1e9
+    }
+    del source
     n = 8192
     for name in PRECISIONS:
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
         p, q = (torch.randn(n, n, device="cuda", dtype=DTYPES[name]) for _ in range(2))
-        rates["gemm_" + name] = 2 * n**3 / median_ms(lambda: torch.mm(p, q), 5) / 1e9
+        rates["gemm_" + name] = 2 * n**3 / median_ms(functools.partial(torch.mm, p, q), 5) / 1e9
     return rates
 
 
-def read_problems(path):
+def read_problems(path: str) -> list[dict]:
     problems = []
-    for line in open(path):
+    for line in Path(path).read_text().splitlines():
         if line.startswith("#") or not line.strip():
             continue
         name, *numbers = line.split()
         dims, batch, cin, cout, groups, *rest = map(int, numbers)
         fields = [rest[i * dims : (i + 1) * dims] for i in range(6)]
         keys = ("input", "kernel", "stride", "padding", "output_padding", "dilation")
-        problems.append({"name": name, "dims": dims, "batch": batch, "in": cin, "out": cout, "groups": groups,
-                         **dict(zip(keys, fields))})
+        problems.append(
+            {
+                "name": name,
+                "dims": dims,
+                "batch": batch,
+                "in": cin,
+                "out": cout,
+                "groups": groups,
+                **dict(zip(keys, fields, strict=True)),
+            }
+        )
     return problems
 
 
-def relative_error(got, want):
+def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     error = norm = 0.0
-    for g, w in zip(got.split(1), want.split(1)):  # image by image: the double copies stay small
+    for g, w in zip(got.split(1), want.split(1), strict=True):  # image by image: the double copies stay small
         error += (g.double() - w).square().sum().item()
         norm += w.square().sum().item()
     return math.sqrt(error / norm) if math.isfinite(error) else math.inf
 
 
-def run_problem(library, problem, precision, rates, bias):
+def run_problem(library: ctypes.CDLL, problem: dict, precision: str, rates: dict[str, float], bias: bool) -> dict:
     dims, dtype = problem["dims"], DTYPES[precision]
     conv = getattr(torch.nn.functional, f"conv_transpose{dims}d")
     keywords = {k: problem[k] for k in ("stride", "padding", "output_padding", "dilation", "groups")}
@@ -147,7 +203,7 @@ def run_problem(library, problem, precision, rates, bias):
     tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = False
-    default = lambda: conv(x, w, b, **keywords)
+    default = functools.partial(conv, x, w, b, **keywords)
     y = torch.full_like(default(), float("nan"))
     ours = Tconv(library, problem, precision, x, w, b, y)
     ours()
@@ -158,8 +214,13 @@ def run_problem(library, problem, precision, rates, bias):
     Tconv(library, problem, "fp64", x.double(), w.double(), b.double() if bias else None, want)()
     error, theirs = relative_error(y, want), relative_error(default(), want)
     del want
-    row = {"name": problem["name"], "precision": precision, "error": error, "pytorch_error": theirs,
-           "right": error <= BARS[precision]}
+    row = {
+        "name": problem["name"],
+        "precision": precision,
+        "error": error,
+        "pytorch_error": theirs,
+        "right": error <= BARS[precision],
+    }
     row["tconv_ms"] = median_ms(ours)
     row["pytorch_ms"] = median_ms(default, 7)
     torch.backends.cudnn.benchmark = True
@@ -174,12 +235,12 @@ def run_problem(library, problem, precision, rates, bias):
     return row
 
 
-def geometric_mean(values):
+def geometric_mean(values: Iterable[float]) -> float:
     values = list(values)
     return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True)
     parser.add_argument("--problems", default="bench/gpu/problems.txt")
@@ -191,8 +252,13 @@ def main():
     library = ctypes.CDLL(arguments.library)
     torch.manual_seed(0)
     rates = ceilings()
-    result = {"device": torch.cuda.get_device_name(), "torch": torch.__version__,
-              "cudnn": torch.backends.cudnn.version(), "rates": rates, "rows": []}
+    result = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cudnn": torch.backends.cudnn.version(),
+        "rates": rates,
+        "rows": [],
+    }
     print({k: round(v, 2) for k, v in rates.items()}, flush=True)
     only = set(filter(None, arguments.only.split(",")))
     for precision in arguments.precisions.split(","):
@@ -202,15 +268,24 @@ def main():
             row = run_problem(library, problem, precision, rates, arguments.bias)
             result["rows"].append(row)
             torch.cuda.empty_cache()
-            print(f"{row['name']:18s} {precision} tconv {row['tconv_ms']:8.4f}  floor x{row['tconv_ms'] / row['floor_ms']:5.1f}"
-                  f"  pytorch {row['pytorch_ms']:8.4f} x{row['pytorch_ms'] / row['tconv_ms']:5.2f}"
-                  f"  tuned {row['pytorch_tuned_ms']:8.4f}  last {row.get('pytorch_tuned_last_ms', float('nan')):8.4f}"
-                  f"  error {row['error']:.1e} ({row['pytorch_error']:.1e}) {'' if row['right'] else 'WRONG'}", flush=True)
+            print(
+                f"{row['name']:18s} {precision} tconv {row['tconv_ms']:8.4f}  "
+                f"floor x{row['tconv_ms'] / row['floor_ms']:5.1f}"
+                f"  pytorch {row['pytorch_ms']:8.4f} x{row['pytorch_ms'] / row['tconv_ms']:5.2f}"
+                f"  tuned {row['pytorch_tuned_ms']:8.4f}"
+                f"  last {row.get('pytorch_tuned_last_ms', float('nan')):8.4f}"
+                f"  error {row['error']:.1e} ({row['pytorch_error']:.1e}) {'' if row['right'] else 'WRONG'}",
+                flush=True,
+            )
         rows = [r for r in result["rows"] if r["precision"] == precision and r["name"].startswith("kb")]
-        print(f"{precision}: geometric mean over kb*: x{geometric_mean(r['pytorch_ms'] / r['tconv_ms'] for r in rows):.2f} "
-              f"PyTorch default, x{geometric_mean(r['tconv_ms'] / r['floor_ms'] for r in rows):.2f} the floor", flush=True)
+        print(
+            f"{precision}: geometric mean over kb*: "
+            f"x{geometric_mean(r['pytorch_ms'] / r['tconv_ms'] for r in rows):.2f} "
+            f"PyTorch default, x{geometric_mean(r['tconv_ms'] / r['floor_ms'] for r in rows):.2f} the floor",
+            flush=True,
+        )
         if arguments.json:
-            json.dump(result, open(arguments.json, "w"), indent=1)
+            Path(arguments.json).write_text(json.dumps(result, indent=1) + "\n")
     return 0 if all(r["right"] for r in result["rows"]) else 1
 
 

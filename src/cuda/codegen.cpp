@@ -11,23 +11,35 @@ using device::Math;
 std::string text(const Int3& v) {
   return "{" + std::to_string(v.d) + ", " + std::to_string(v.h) + ", " + std::to_string(v.w) + "}";
 }
-std::string text(const Extents& v) { return text(Int3{int(v[0]), int(v[1]), int(v[2])}); }
-std::string text(bool v) { return v ? "true" : "false"; }
+std::string text(const Extents& v) {
+  return text(Int3{int(v[0]), int(v[1]), int(v[2])});
+}
+std::string text(bool v) {
+  return v ? "true" : "false";
+}
 std::string text(Math math) {
   switch (math) {
-    case Math::fp32: return "Math::fp32";
-    case Math::tf32: return "Math::tf32";
-    case Math::f16: return "Math::f16";
-    case Math::bf16: return "Math::bf16";
+    case Math::fp32:
+      return "Math::fp32";
+    case Math::tf32:
+      return "Math::tf32";
+    case Math::f16:
+      return "Math::f16";
+    case Math::bf16:
+      return "Math::bf16";
   }
   return "";
 }
 const char* element_name(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "float";
-    case DType::f64: return "double";
-    case DType::f16: return "F16";
-    case DType::bf16: return "BF16";
+    case DType::f32:
+      return "float";
+    case DType::f64:
+      return "double";
+    case DType::f16:
+      return "F16";
+    case DType::bf16:
+      return "BF16";
   }
   return "";
 }
@@ -36,9 +48,10 @@ std::string config_text(const GemmConfig& c) {
   std::ostringstream out;
   out << "constexpr GemmConfig config{\n"
       << "    .math = " << text(c.math) << ",\n"
-      << "    .groups = " << c.groups << ", .group_in = " << c.group_in << ", .group_out = " << c.group_out << ",\n"
-      << "    .kernel = " << text(c.kernel) << ", .stride = " << text(c.stride) << ", .padding = " << text(c.padding)
-      << ", .dilation = " << text(c.dilation) << ",\n"
+      << "    .groups = " << c.groups << ", .group_in = " << c.group_in << ", .group_out = " << c.group_out
+      << ",\n"
+      << "    .kernel = " << text(c.kernel) << ", .stride = " << text(c.stride)
+      << ", .padding = " << text(c.padding) << ", .dilation = " << text(c.dilation) << ",\n"
       << "    .first_position = " << text(c.first_position) << ", .reach = " << text(c.reach) << ",\n"
       << "    .x_channels_last = " << text(c.x_channels_last) << ", .y_rows = " << text(c.y_rows)
       << ", .x_vector = " << c.x_vector << ",\n"
@@ -95,7 +108,8 @@ std::string types_text(const RowPlan& rows, const Geometry& geometry, const Gemm
   std::vector<std::int64_t> bases;
   for (std::size_t t = 0; t < rows.types.size(); ++t) {
     counts.push_back(int(rows.types[t].steps.size()));
-    bases.push_back(rows.weight_base(int(t), geometry, device::channels_per_word(c), c.flattened ? device::hopper_chunk : 8));
+    bases.push_back(
+        rows.weight_base(int(t), geometry, device::channels_per_word(c), c.flattened ? device::hopper_chunk : 8));
   }
   array(out, "__constant__ int step_count", counts, number);
   array(out, "__constant__ i64 weight_bases", bases, number);
@@ -141,7 +155,8 @@ struct Tables {
       << rows.types[0].lines.size() << R"( + line]; }
 };
 
-using Kernel = )" << kernel << R"(<config, Tables>;
+using Kernel = )"
+      << kernel << R"(<config, Tables>;
 
 extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
@@ -187,7 +202,8 @@ struct Tables {
 };
 
 extern "C" __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
-  )" << (c.flattened ? "pack_rows" : "pack_fragments") << R"(<config, Tables>(params);
+  )" << (c.flattened ? "pack_rows" : "pack_fragments")
+      << R"(<config, Tables>(params);
 }
 
 }  // namespace tconv::device

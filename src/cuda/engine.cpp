@@ -22,18 +22,25 @@ enum class Family { hopper, gemm, direct, generic };
 
 Math math_of(const Layer& layer) {
   switch (layer.dtype) {
-    case DType::f16: return Math::f16;
-    case DType::bf16: return Math::bf16;
-    default: return layer.precision == Precision::tf32 ? Math::tf32 : Math::fp32;
+    case DType::f16:
+      return Math::f16;
+    case DType::bf16:
+      return Math::bf16;
+    default:
+      return layer.precision == Precision::tf32 ? Math::tf32 : Math::fp32;
   }
 }
 
 const char* name_of(Math math) {
   switch (math) {
-    case Math::fp32: return "fp32";
-    case Math::tf32: return "tf32";
-    case Math::f16: return "f16";
-    case Math::bf16: return "bf16";
+    case Math::fp32:
+      return "fp32";
+    case Math::tf32:
+      return "tf32";
+    case Math::f16:
+      return "f16";
+    case Math::bf16:
+      return "bf16";
   }
   return "";
 }
@@ -42,7 +49,9 @@ device::Strides5 strides_of(const ConstTensor& t) {
   return {t.strides[0], t.strides[1], t.strides[2], t.strides[3], t.strides[4]};
 }
 
-bool aligned(const void* pointer, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0; }
+bool aligned(const void* pointer, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
 
 /// A stride as an int where the whole image can be reached with 32 bits.
 bool fits_image(const ConstTensor& t) {
@@ -194,10 +203,12 @@ Access CudaBinding::access_of(const Operands& o) const {
   const int element = int(size_of(state_->layer.dtype));
   Access a;
   a.y_rows = y.strides[4] == 1;
-  a.x_channels_last = x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
+  a.x_channels_last =
+      x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
   if (x.strides[4] == 1 && x.strides[1] != 1) a.x_channels_last = false;
   // The widest copy every row allows: `run` is the contiguous dimension, `others` step from row to row.
-  const auto widest = [&](int64_t run, std::initializer_list<int64_t> others, std::initializer_list<int> elements) {
+  const auto widest = [&](int64_t run, std::initializer_list<int64_t> others,
+                          std::initializer_list<int> elements) {
     for (const int count : elements) {
       bool fits = aligned(x.data, std::size_t(count * element)) && run % count == 0;
       for (const int64_t stride : others) fits = fits && stride % count == 0;
@@ -253,7 +264,8 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const GemmConfig& c = gemm.config;
   const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
   const Int3 boxes = boxes_of(c, shape_);
-  const int64_t tiles = int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w * shape_.batch;
+  const int64_t tiles =
+      int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w * shape_.batch;
   const device::ForwardParams params{.x = o.input->data,
                                      .weight = static_cast<const unsigned*>(packed),
                                      .bias = o.bias ? o.bias->data : nullptr,
@@ -275,9 +287,10 @@ std::shared_ptr<const Kernel> CudaBinding::simple_kernel(Family family) const {
   const bool direct = family == Family::direct;
   std::shared_ptr<const Kernel>& kernel = direct ? s.direct : s.generic;
   if (!kernel)
-    kernel = get_kernel(
-        {direct ? direct_source(s.geometry, s.layer.dtype) : generic_source(s.geometry, s.layer.dtype), "forward", 0},
-        s.device);
+    kernel =
+        get_kernel({direct ? direct_source(s.geometry, s.layer.dtype) : generic_source(s.geometry, s.layer.dtype),
+                    "forward", 0},
+                   s.device);
   return kernel;
 }
 
@@ -294,8 +307,12 @@ void CudaBinding::run_simple(Family family, const Operands& o, const RunOptions&
                     .ws = strides_of(*o.weight),
                     .ys = strides_of(*o.output),
                     .batch = shape_.batch,
-                    .in_d = in[0], .in_h = in[1], .in_w = in[2],
-                    .out_d = out[0], .out_h = out[1], .out_w = out[2]};
+                    .in_d = in[0],
+                    .in_h = in[1],
+                    .in_w = in[2],
+                    .out_d = out[0],
+                    .out_h = out[1],
+                    .out_w = out[2]};
   const int64_t rows = shape_.batch * s.geometry.out_channels() * out[0] * out[1];
   const int64_t resident = int64_t(s.device.multiprocessors) * 8;
   constexpr int64_t threads = 256;
@@ -342,7 +359,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
 }  // namespace
 
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
-  if (!find_driver()) throw Unsupported("device cuda:" + std::to_string(index) + " cannot be used: " + why_no_driver());
+  if (!find_driver())
+    throw Unsupported("device cuda:" + std::to_string(index) + " cannot be used: " + why_no_driver());
   const DeviceProperties& device = device_properties(index);
   if (device.major < 8)
     throw Unsupported("device cuda:" + std::to_string(index) + " (" + device.name + ") has compute capability " +
@@ -353,8 +371,7 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
     const Geometry& g = state->geometry;
     const int per_word = state->channels_per_word();
     if (device.major == 9 && layer.layout == Layout::channels_first && !std::getenv("TCONV_NO_WGMMA") &&
-        make_row_plan(g, per_word, 4, state->rows, 4) &&
-        suits_hopper(g, state->math, state->rows))
+        make_row_plan(g, per_word, 4, state->rows, 4) && suits_hopper(g, state->math, state->rows))
       state->family = Family::hopper;
     if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {
       state->family = Family::generic;
@@ -375,8 +392,8 @@ void describe(SystemInfo& info) {
     const DeviceProperties& p = device_properties(i);
     const std::string capability = std::to_string(p.major) + "." + std::to_string(p.minor);
     if (p.major < 8) {
-      info.missing.push_back("cuda:" + std::to_string(i) + ": " + p.name + " has compute capability " + capability +
-                             "; tconv needs 8.0");
+      info.missing.push_back("cuda:" + std::to_string(i) + ": " + p.name + " has compute capability " +
+                             capability + "; tconv needs 8.0");
       continue;
     }
     info.devices.push_back({.device = {.kind = DeviceKind::cuda, .index = i},

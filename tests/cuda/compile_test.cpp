@@ -24,8 +24,8 @@ struct Case {
 
 /// One layer for each thing that makes a kernel different.
 std::vector<Case> cases() {
-  const auto layer = [](int dims, std::int64_t in, std::int64_t out, Extents kernel, Extents stride, Extents padding,
-                        Extents dilation, std::int64_t groups) {
+  const auto layer = [](int dims, std::int64_t in, std::int64_t out, Extents kernel, Extents stride,
+                        Extents padding, Extents dilation, std::int64_t groups) {
     Layer l;
     l.dims = dims, l.in_channels = in, l.out_channels = out;
     l.kernel = kernel, l.stride = stride, l.padding = padding, l.dilation = dilation, l.groups = groups;
@@ -45,7 +45,8 @@ std::vector<Case> cases() {
 int spilled_bytes(const std::string& log) {
   int bytes = 0;
   static const std::regex pattern("([0-9]+) bytes spill (stores|loads)");
-  for (std::sregex_iterator at(log.begin(), log.end(), pattern), end; at != end; ++at) bytes += std::stoi((*at)[1]);
+  for (std::sregex_iterator at(log.begin(), log.end(), pattern), end; at != end; ++at)
+    bytes += std::stoi((*at)[1]);
   return bytes;
 }
 
@@ -78,12 +79,14 @@ TEST_P(Compile, ImplicitGemm) {
           access.x_vector = shape.input[2] % (4 * per_word) == 0 ? 4 * per_word : 1;
         // sm_120 has less shared memory than the others.
         DeviceLimits limits;
-        if (std::string(GetParam()) == "sm_120a") limits.shared_per_block = 99 * 1024, limits.shared_per_multiprocessor = 100 * 1024;
+        if (std::string(GetParam()) == "sm_120a")
+          limits.shared_per_block = 99 * 1024, limits.shared_per_multiprocessor = 100 * 1024;
         const auto choices = price_tiles(g, math, rows, shape, access, limits);
         ASSERT_FALSE(choices.empty()) << c.name;
         const CompiledCode code = nvrtc_compile(gemm_source(choices.front().config, rows), GetParam());
         EXPECT_FALSE(code.binary.empty());
-        EXPECT_EQ(spilled_bytes(code.log), 0) << c.name << ", math " << int(math) << (last ? ", channels last" : "");
+        EXPECT_EQ(spilled_bytes(code.log), 0)
+            << c.name << ", math " << int(math) << (last ? ", channels last" : "");
       }
     }
 }

@@ -95,7 +95,9 @@ struct CompareParams {
   long long sizes[5], strides[5];
 };
 
-const DeviceProperties& gpu() { return device_properties(0); }
+const DeviceProperties& gpu() {
+  return device_properties(0);
+}
 
 class Buffer {
  public:
@@ -113,7 +115,9 @@ class Buffer {
   CUdeviceptr address_ = 0;
 };
 
-void synchronize(const std::string& doing) { driver().check(driver().cuCtxSynchronize(), "cuCtxSynchronize", doing); }
+void synchronize(const std::string& doing) {
+  driver().check(driver().cuCtxSynchronize(), "cuCtxSynchronize", doing);
+}
 
 struct Tools {
   std::shared_ptr<const Kernel> fill = get_kernel({tools_source, "fill", 0}, gpu());
@@ -125,12 +129,15 @@ struct Random {
   Buffer data, wide;
   Random(const Tools& tools, int64_t count, DType dtype, unsigned seed, float low, float high)
       : data(std::size_t(count) * size_of(dtype)), wide(std::size_t(count) * 8) {
-    tools.fill->launch(2048, 256,
-                       FillParams{data.get(), static_cast<double*>(wide.get()), count, seed, int(dtype), low, high}, nullptr);
+    tools.fill->launch(
+        2048, 256, FillParams{data.get(), static_cast<double*>(wide.get()), count, seed, int(dtype), low, high},
+        nullptr);
   }
 };
 
-int64_t volume(const Extents& e) { return e[0] * e[1] * e[2]; }
+int64_t volume(const Extents& e) {
+  return e[0] * e[1] * e[2];
+}
 
 Tensor tensor5(void* data, DType dtype, int64_t n, int64_t c, const Extents& s, bool last) {
   Tensor t;
@@ -154,7 +161,8 @@ Outcome compare(const Tools& tools, const Tensor& got, const double* want) {
   driver().cuMemsetD8(result.address(), 0, 40);
   int64_t count = 1;
   CompareParams p{got.data, want, 0, int(got.dtype), static_cast<double*>(result.get()), {}, {}};
-  for (std::size_t d = 0; d < 5; ++d) count *= got.sizes[d], p.sizes[d] = got.sizes[d], p.strides[d] = got.strides[d];
+  for (std::size_t d = 0; d < 5; ++d)
+    count *= got.sizes[d], p.sizes[d] = got.sizes[d], p.strides[d] = got.strides[d];
   p.count = count;
   tools.compare->launch(1024, 256, p, nullptr);
   synchronize("comparing");
@@ -201,17 +209,19 @@ double median_ms(const std::function<void()>& run, int repetitions) {
 }
 
 /// The generic kernel in double on the device.
-void reference_on_device(const Geometry& g, const Shape& s, const Tensor& x, const Buffer& w, const Buffer& b, double* y) {
+void reference_on_device(const Geometry& g, const Shape& s, const Tensor& x, const Buffer& w, const Buffer& b,
+                         double* y) {
   const auto kernel = get_kernel({generic_source(g, DType::f64), "forward", 0}, gpu());
   const Tensor wide_w = tensor5(w.get(), DType::f64, g.in_channels(), g.group_out, g.kernel, false);
   const Tensor wide_y = tensor5(y, DType::f64, s.batch, g.out_channels(), s.output, false);
   const auto strides = [](const Tensor& t) {
     return device::Strides5{t.strides[0], t.strides[1], t.strides[2], t.strides[3], t.strides[4]};
   };
-  kernel->launch(132 * 64, 256,
-                 device::GenericParams{x.data, w.get(), b.get(), y, strides(x), strides(wide_w), strides(wide_y), s.batch,
-                                       s.input[0], s.input[1], s.input[2], s.output[0], s.output[1], s.output[2]},
-                 nullptr);
+  kernel->launch(
+      132 * 64, 256,
+      device::GenericParams{x.data, w.get(), b.get(), y, strides(x), strides(wide_w), strides(wide_y), s.batch,
+                            s.input[0], s.input[1], s.input[2], s.output[0], s.output[1], s.output[2]},
+      nullptr);
 }
 
 struct Case {
@@ -247,10 +257,12 @@ int check_problems(const std::string& file, const std::vector<std::string>& only
       if ((last && problem.layer.dims == 1) || !wanted("GPU_CHECK_LAYOUTS", last ? "last" : "first")) continue;
       for (const Mode& mode : modes) {
         const double flops = work(problem.layer, problem.batch, problem.input).flops;
-        if ((mode.dtype == DType::f64 && (last || flops > 1e11)) || !wanted("GPU_CHECK_MODES", mode.name)) continue;
+        if ((mode.dtype == DType::f64 && (last || flops > 1e11)) || !wanted("GPU_CHECK_MODES", mode.name))
+          continue;
         Case c{problem, mode, last};
         c.problem.layer.dtype = mode.dtype, c.problem.layer.precision = mode.precision;
-        c.problem.layer.layout = last ? Layout::channels_last : Layout::channels_first, c.problem.layer.bias = true;
+        c.problem.layer.layout = last ? Layout::channels_last : Layout::channels_first,
+        c.problem.layer.bias = true;
         cases.push_back(c);
       }
     }
@@ -266,49 +278,51 @@ int check_problems(const std::string& file, const std::vector<std::string>& only
   });
   for (const auto& [problem, mode, last] : cases) {
     const Layer& layer = problem.layer;
-        try {
-          const Geometry g = geometry_of(layer);
-          const Shape s = shape_of(layer, problem.batch, problem.input);
-          const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
-          const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
-          const int64_t w_count = g.in_channels() * g.group_out * g.taps();
-          const float scale = 1.f / std::sqrt(float(g.group_in * g.taps()));
-          const Random x(tools, x_count, mode.dtype, 1, -1, 1), w(tools, w_count, mode.dtype, 2, -scale, scale),
-              b(tools, g.out_channels(), mode.dtype, 3, -1, 1);
-          const Buffer y(std::size_t(y_count) * size_of(mode.dtype)), want(std::size_t(y_count) * 8);
-          driver().cuMemsetD8(y.address(), 0xff, std::size_t(y_count) * size_of(mode.dtype));
-          reference_on_device(g, s, tensor5(x.wide.get(), DType::f64, s.batch, g.in_channels(), s.input, last), w.wide,
-                              b.wide, static_cast<double*>(want.get()));
-          const auto plan = make_plan(layer, 0);
-          const auto binding = plan->bind(s);
-          const Buffer packed(plan->packed_weight_bytes(Pass::forward));
-          const Tensor xt = tensor5(x.data.get(), mode.dtype, s.batch, g.in_channels(), s.input, last);
-          const Tensor wt = tensor5(w.data.get(), mode.dtype, g.in_channels(), g.group_out, g.kernel, false);
-          const Tensor yt = tensor5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, last);
-          Tensor bt;
-          bt.data = b.data.get();
-          const ConstTensor xc = xt, wc = wt, bc = bt;
-          plan->pack_weight(Pass::forward, wc, packed.get(), {});
-          RunOptions options;
-          options.packed_weight = packed.get();
-          const Operands operands{.input = &xc, .weight = &wc, .bias = &bc, .grad_output = nullptr, .output = &yt};
-          const auto run = [&] { binding->run(Pass::forward, operands, options); };
-          run();
-          synchronize("running " + problem.name);
-          const Outcome outcome = compare(tools, yt, static_cast<const double*>(want.get()));
-          const double flops = work(layer, s.batch, problem.input).flops, bytes = work(layer, s.batch, problem.input).bytes;
-          const double ms = median_ms(run, 11);
-          const bool ok = within(outcome, mode.bar);
-          failures += !ok;
-          std::printf("%-18s %-5s %s  %8.4f ms  %6.1f TFLOP/s %5.2f TB/s  error %.2e worst %.1e bad %.0f  %s  %s\n",
-                      problem.name.c_str(), mode.name, last ? "NHWC" : "NCHW", ms, flops / ms / 1e9, bytes / ms / 1e9,
-                      outcome.error, outcome.worst, outcome.bad, ok ? "ok" : "WRONG",
-                      binding->kernel_name(Pass::forward).c_str());
-        } catch (const std::exception& e) {
-          ++failures;
-          std::printf("%-18s %-5s %s  FAILED: %s\n", problem.name.c_str(), mode.name, last ? "NHWC" : "NCHW", e.what());
-        }
-        std::fflush(stdout);
+    try {
+      const Geometry g = geometry_of(layer);
+      const Shape s = shape_of(layer, problem.batch, problem.input);
+      const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
+      const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
+      const int64_t w_count = g.in_channels() * g.group_out * g.taps();
+      const float scale = 1.f / std::sqrt(float(g.group_in * g.taps()));
+      const Random x(tools, x_count, mode.dtype, 1, -1, 1), w(tools, w_count, mode.dtype, 2, -scale, scale),
+          b(tools, g.out_channels(), mode.dtype, 3, -1, 1);
+      const Buffer y(std::size_t(y_count) * size_of(mode.dtype)), want(std::size_t(y_count) * 8);
+      driver().cuMemsetD8(y.address(), 0xff, std::size_t(y_count) * size_of(mode.dtype));
+      reference_on_device(g, s, tensor5(x.wide.get(), DType::f64, s.batch, g.in_channels(), s.input, last), w.wide,
+                          b.wide, static_cast<double*>(want.get()));
+      const auto plan = make_plan(layer, 0);
+      const auto binding = plan->bind(s);
+      const Buffer packed(plan->packed_weight_bytes(Pass::forward));
+      const Tensor xt = tensor5(x.data.get(), mode.dtype, s.batch, g.in_channels(), s.input, last);
+      const Tensor wt = tensor5(w.data.get(), mode.dtype, g.in_channels(), g.group_out, g.kernel, false);
+      const Tensor yt = tensor5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, last);
+      Tensor bt;
+      bt.data = b.data.get();
+      const ConstTensor xc = xt, wc = wt, bc = bt;
+      plan->pack_weight(Pass::forward, wc, packed.get(), {});
+      RunOptions options;
+      options.packed_weight = packed.get();
+      const Operands operands{.input = &xc, .weight = &wc, .bias = &bc, .grad_output = nullptr, .output = &yt};
+      const auto run = [&] { binding->run(Pass::forward, operands, options); };
+      run();
+      synchronize("running " + problem.name);
+      const Outcome outcome = compare(tools, yt, static_cast<const double*>(want.get()));
+      const double flops = work(layer, s.batch, problem.input).flops,
+                   bytes = work(layer, s.batch, problem.input).bytes;
+      const double ms = median_ms(run, 11);
+      const bool ok = within(outcome, mode.bar);
+      failures += !ok;
+      std::printf("%-18s %-5s %s  %8.4f ms  %6.1f TFLOP/s %5.2f TB/s  error %.2e worst %.1e bad %.0f  %s  %s\n",
+                  problem.name.c_str(), mode.name, last ? "NHWC" : "NCHW", ms, flops / ms / 1e9, bytes / ms / 1e9,
+                  outcome.error, outcome.worst, outcome.bad, ok ? "ok" : "WRONG",
+                  binding->kernel_name(Pass::forward).c_str());
+    } catch (const std::exception& e) {
+      ++failures;
+      std::printf("%-18s %-5s %s  FAILED: %s\n", problem.name.c_str(), mode.name, last ? "NHWC" : "NCHW",
+                  e.what());
+    }
+    std::fflush(stdout);
   }
   std::printf("%d failures\n", failures);
   return failures ? 1 : 0;
@@ -317,7 +331,8 @@ int check_problems(const std::string& file, const std::vector<std::string>& only
 /// Times the tiles the cost model likes best, one line each with the model's price beside it.
 int tune(const std::string& file, const std::string& mode_name, int count, const std::vector<std::string>& only) {
   const Tools tools;
-  const Mode& mode = *std::find_if(std::begin(modes), std::end(modes), [&](const Mode& m) { return mode_name == m.name; });
+  const Mode& mode =
+      *std::find_if(std::begin(modes), std::end(modes), [&](const Mode& m) { return mode_name == m.name; });
   struct Entry {
     test::Problem problem;
     TileChoice choice;
@@ -330,8 +345,8 @@ int tune(const std::string& file, const std::string& mode_name, int count, const
     problem.layer.dtype = mode.dtype, problem.layer.precision = mode.precision;
     const Geometry g = geometry_of(problem.layer);
     const Shape s = shape_of(problem.layer, problem.batch, problem.input);
-    const device::Math math = mode.dtype == DType::f16    ? device::Math::f16
-                              : mode.dtype == DType::bf16 ? device::Math::bf16
+    const device::Math math = mode.dtype == DType::f16            ? device::Math::f16
+                              : mode.dtype == DType::bf16         ? device::Math::bf16
                               : mode.precision == Precision::tf32 ? device::Math::tf32
                                                                   : device::Math::fp32;
     const int per_word = size_of(mode.dtype) == 2 ? 2 : 1;
@@ -354,7 +369,8 @@ int tune(const std::string& file, const std::string& mode_name, int count, const
   in_parallel(int(entries.size()), [&](int i) {
     Entry& e = entries[std::size_t(i)];
     try {
-      e.kernel = get_kernel({gemm_source(e.choice.config, e.rows), "forward", device::shared_bytes(e.choice.config)}, gpu());
+      e.kernel = get_kernel(
+          {gemm_source(e.choice.config, e.rows), "forward", device::shared_bytes(e.choice.config)}, gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
     }
@@ -372,19 +388,26 @@ int tune(const std::string& file, const std::string& mode_name, int count, const
     const Tensor xt = tensor5(x.data.get(), mode.dtype, s.batch, g.in_channels(), s.input, false);
     const Tensor yt = tensor5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, false);
     const auto image = [](const Tensor& t) {
-      return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]), int(t.strides[4])};
+      return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
+                                  int(t.strides[4])};
     };
     const auto int3 = [](const Extents& v) { return Int3{int(v[0]), int(v[1]), int(v[2])}; };
     const Int3 boxes = boxes_of(c, s);
     const int tiles = int(c.types * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w * s.batch);
-    const device::ForwardParams params{x.data.get(), static_cast<const unsigned*>(w.data.get()), nullptr, y.get(), image(xt),
-                                       image(yt), int3(s.input), int3(s.output), boxes, tiles};
+    const device::ForwardParams params{x.data.get(),  static_cast<const unsigned*>(w.data.get()),
+                                       nullptr,       y.get(),
+                                       image(xt),     image(yt),
+                                       int3(s.input), int3(s.output),
+                                       boxes,         tiles};
     const unsigned blocks = unsigned(std::min(tiles, gpu().multiprocessors * c.blocks_per_sm));
-    const double ms = median_ms([&] { e.kernel->launch(blocks, unsigned(device::threads_of(c)), params, nullptr); }, 5);
-    std::printf("%-18s %s model %8.4f ms %8.4f  box %d,%d,%d warps %dx%d tiles %dx%d chunk %d sps %d st %d xst %d res %d smem %d occ %d types %d\n",
-                e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.box.d, c.box.h, c.box.w, c.warps_m,
-                c.warps_n, c.tiles_m, c.tiles_n, c.chunk_words, c.steps_per_slab, c.stages, c.x_stages, c.resident_steps,
-                device::shared_bytes(c), c.blocks_per_sm, c.types);
+    const double ms =
+        median_ms([&] { e.kernel->launch(blocks, unsigned(device::threads_of(c)), params, nullptr); }, 5);
+    std::printf(
+        "%-18s %s model %8.4f ms %8.4f  box %d,%d,%d warps %dx%d tiles %dx%d chunk %d sps %d st %d xst %d res %d "
+        "smem %d occ %d types %d\n",
+        e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.box.d, c.box.h, c.box.w, c.warps_m,
+        c.warps_n, c.tiles_m, c.tiles_n, c.chunk_words, c.steps_per_slab, c.stages, c.x_stages, c.resident_steps,
+        device::shared_bytes(c), c.blocks_per_sm, c.types);
     std::fflush(stdout);
   }
   return 0;
@@ -434,7 +457,8 @@ test::Problem random_problem(std::mt19937& rng) {
 template <class T>
 std::vector<T> download(const Buffer& b, std::size_t count) {
   std::vector<T> host(count);
-  driver().check(driver().cuMemcpyDtoH(host.data(), b.address(), count * sizeof(T)), "cuMemcpyDtoH", "downloading");
+  driver().check(driver().cuMemcpyDtoH(host.data(), b.address(), count * sizeof(T)), "cuMemcpyDtoH",
+                 "downloading");
   return host;
 }
 
@@ -449,7 +473,8 @@ struct SweepCase {
 std::string describe_case(const SweepCase& c) {
   const Layer& l = c.problem.layer;
   const auto e = [&](const Extents& v) { return format_extents(l.dims, v); };
-  return "case " + std::to_string(c.index) + ": " + std::to_string(l.dims) + "D n" + std::to_string(c.problem.batch) + " " + std::to_string(l.in_channels) + "->" +
+  return "case " + std::to_string(c.index) + ": " + std::to_string(l.dims) + "D n" +
+         std::to_string(c.problem.batch) + " " + std::to_string(l.in_channels) + "->" +
          std::to_string(l.out_channels) + " g" + std::to_string(l.groups) + " in " + e(c.problem.input) + " k " +
          e(l.kernel) + " s " + e(l.stride) + " p " + e(l.padding) + " op " + e(l.output_padding) + " d " +
          e(l.dilation) + (l.bias ? " bias " : " ") + c.mode.name + (c.last ? " NHWC" : " NCHW") +
@@ -515,9 +540,9 @@ int sweep(int count, unsigned seed) {
       }
       xs[std::size_t(i)] = wide[std::size_t(at)];
     }
-    const auto want = reference::forward(g, s, xs, download<double>(w.wide, std::size_t(w_count)),
-                                         layer.bias ? download<double>(b.wide, std::size_t(g.out_channels()))
-                                                    : reference::Array{});
+    const auto want = reference::forward(
+        g, s, xs, download<double>(w.wide, std::size_t(w_count)),
+        layer.bias ? download<double>(b.wide, std::size_t(g.out_channels())) : reference::Array{});
     const Buffer want_device(want.size() * 8);
     driver().cuMemcpyHtoD(want_device.address(), want.data(), want.size() * 8);
     const Outcome outcome = compare(tools, yt, static_cast<const double*>(want_device.get()));
@@ -539,8 +564,8 @@ int sweep(int count, unsigned seed) {
           }
           if (!(std::abs(got[std::size_t(at)] - want[i]) > 0.01)) continue;
           ++shown;
-          std::printf("  [%d %d %d %d %d] got %g want %g\n", int(index[0]), int(index[1]), int(index[2]), int(index[3]),
-                      int(index[4]), got[std::size_t(at)], want[i]);
+          std::printf("  [%d %d %d %d %d] got %g want %g\n", int(index[0]), int(index[1]), int(index[2]),
+                      int(index[3]), int(index[4]), got[std::size_t(at)], want[i]);
         }
       }
       std::fflush(stdout);

@@ -18,7 +18,9 @@ constexpr double step_latency = 60;  // shared-memory read, convert, first produ
 constexpr double slab_latency = 80;  // barrier and copy issue
 constexpr int registers_per_multiprocessor = 65536;
 
-int products_per_step(Math math) { return math == Math::fp32 ? 3 : 1; }
+int products_per_step(Math math) {
+  return math == Math::fp32 ? 3 : 1;
+}
 
 /// Positions q of one dimension that have an output.
 int64_t positions_of(const GemmConfig& c, const Shape& shape, int dim) {
@@ -45,8 +47,10 @@ int occupancy(const GemmConfig& c, const DeviceLimits& limits) {
   const int threads = device::threads_of(c);
   const int by_shared = limits.shared_per_multiprocessor / (shared + 1024);
   const int registers = registers_of(c);
-  if (registers > (c.math == Math::fp32 ? 288 : 280)) return 0;  // the compiler does better than the estimate, but not by more
-  const int by_registers = registers_per_multiprocessor / (threads * device::round_up(std::min(registers, 255), 8));
+  if (registers > (c.math == Math::fp32 ? 288 : 280))
+    return 0;  // the compiler does better than the estimate, but not by more
+  const int by_registers =
+      registers_per_multiprocessor / (threads * device::round_up(std::min(registers, 255), 8));
   return std::min({by_shared, by_registers, 2048 / threads, 8});
 }
 
@@ -77,14 +81,15 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   const double runs = types * c.channels_per_block * c.box.d * c.box.h;
   const double run_bytes = c.box.w * c.stride.w * element;
   const double stored = c.y_rows ? runs * (run_bytes + 64) : runs * run_bytes;
-  const double store_issue = c.y_rows ? runs * (20 + 10 * (run_bytes / 128 + 1)) / 4 : runs * run_bytes / element * 12 / 32;
+  const double store_issue =
+      c.y_rows ? runs * (20 + 10 * (run_bytes / 128 + 1)) / 4 : runs * run_bytes / element * 12 / 32;
   const double memory = stored + columns * c.group_in * element;
   // Products stop while a block stores, unless another block of the multiprocessor has some.
   const double overlap = c.blocks_per_sm == 1 ? 1.0 : c.blocks_per_sm == 2 ? 0.4 : 0.25;
   const double epilogue = store_issue + 2 * staged / 32;
   const double main = std::max({products * cycles_per_product / 0.8, shared / 0.85, l2 / l2_bytes_per_cycle});
-  const double per_tile = std::max(main + overlap * epilogue + slabs * slab_latency * overlap,
-                                   memory / memory_bytes_per_cycle);
+  const double per_tile =
+      std::max(main + overlap * epilogue + slabs * slab_latency * overlap, memory / memory_bytes_per_cycle);
 
   // Tiles of all types together: `per_tile` is the sum over one set of them.
   const double sets = double(c.channel_blocks) * c.groups * boxes.d * boxes.h * boxes.w * double(shape.batch);
@@ -158,7 +163,8 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
     least_steps = std::min(least_steps, type.steps.size());
     ++types_with_steps;
   }
-  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)), int(positions_of(c, shape, 2))};
+  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)),
+                       int(positions_of(c, shape, 2))};
   const int max_sums = math == Math::fp32 ? 64 : 128;
   const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
 
@@ -226,9 +232,9 @@ bool suits_hopper(const Geometry& g, Math math, const RowPlan& rows) {
 std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& rows, const Shape& shape,
                                            const Access& access, const DeviceLimits& limits) {
   constexpr int columns = 256;
-  constexpr double product_cycles = 126;    // m64n256k8
-  constexpr double position_cycles = 12;   // copy and transpose 32 channels of one position
-  constexpr double run_cycles = 40;         // set-up of a stored run
+  constexpr double product_cycles = 126;  // m64n256k8
+  constexpr double position_cycles = 12;  // copy and transpose 32 channels of one position
+  constexpr double run_cycles = 40;       // set-up of a stored run
   GemmConfig c = layer_config(g, Math::tf32, rows);
   c.x_channels_last = false, c.x_vector = access.x_channels_last ? 1 : access.x_vector, c.y_rows = access.y_rows;
   c.flattened = true, c.chunk_words = device::hopper_chunk, c.steps_per_slab = 1, c.blocks_per_sm = 1;
@@ -237,7 +243,8 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
 
   std::size_t steps = 0, types_with_steps = 0;
   for (const BlockType& type : rows.types) steps += type.steps.size(), types_with_steps += !type.steps.empty();
-  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)), int(positions_of(c, shape, 2))};
+  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)),
+                       int(positions_of(c, shape, 2))};
   const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
 
   std::vector<TileChoice> choices;
@@ -269,7 +276,8 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
             const double products = double(steps) * chunks * 4 * product_cycles;
             const double producing = double(types_with_steps) * chunks * device::volume(device::x_extent(c)) *
                                      position_cycles * (c.x_vector == 4 ? 1 : 2);
-            const double weights = c.resident_steps ? 0 : double(steps) * chunks * device::hopper_step_bytes(c) / l2_bytes_per_cycle;
+            const double weights =
+                c.resident_steps ? 0 : double(steps) * chunks * device::hopper_step_bytes(c) / l2_bytes_per_cycle;
             const double runs = types * rows.row_tiles * 16 * d * h;
             const double stored = types * rows.channels_per_block * d * h * (w * c.stride.w * 4 + 64.0);
             const double loaded = double(d) * h * w * c.group_in * 4;
@@ -277,9 +285,11 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& row
             const double serial = c.x_stages == 1 ? producing : c.raw_stages == 2 ? producing * 0.1 : 0;
             const double passes = types * rows.row_tiles / c.warp_rows_per_pass * 150;
             const double slow_ring = c.stages == 4 ? products * 0.1 : 0;
-            const double per_set = std::max({products + serial + slow_ring + chunks * 100, producing, storing + passes,
-                                             weights, (stored + loaded) / memory_bytes_per_cycle});
-            const double sets = double(rows.channel_blocks) * c.groups * boxes.d * boxes.h * boxes.w * double(shape.batch);
+            const double per_set =
+                std::max({products + serial + slow_ring + chunks * 100, producing, storing + passes, weights,
+                          (stored + loaded) / memory_bytes_per_cycle});
+            const double sets =
+                double(rows.channel_blocks) * c.groups * boxes.d * boxes.h * boxes.w * double(shape.batch);
             const double rounds = std::ceil(sets * types / limits.multiprocessors);
             choices.push_back({c, rounds * per_set / types + 4000});
           }

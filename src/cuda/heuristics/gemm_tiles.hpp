@@ -49,7 +49,8 @@ std::vector<TileChoice> price_hopper_tiles(const Geometry& geometry, const RowPl
 bool suits_hopper(const Geometry& geometry, device::Math math, const RowPlan& rows);
 
 /// The configuration a layer's weights are packed with: packing needs the rows, and no tile.
-device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows, bool flattened = false);
+device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows,
+                               bool flattened = false);
 
 /// The boxes that cover the positions of a shape.
 Int3 boxes_of(const device::GemmConfig& config, const Shape& shape);

@@ -28,7 +28,9 @@ struct PhasePair {
 struct Shifts {
   std::vector<std::vector<int>> d, h, w;
 
-  bool has_taps(PhasePair pair) const { return !d[std::size_t(pair.d)].empty() && !h[std::size_t(pair.h)].empty(); }
+  bool has_taps(PhasePair pair) const {
+    return !d[std::size_t(pair.d)].empty() && !h[std::size_t(pair.h)].empty();
+  }
   bool has_tap(const Row& row, const Int3& shift) const {
     const auto holds = [](const std::vector<int>& set, int s) {
       return std::find(set.begin(), set.end(), s) != set.end();
@@ -107,8 +109,7 @@ int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_pe
   return steps * row_tiles * 16 * unit * units * geometry.groups * channel_blocks;
 }
 
-bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tiles, RowPlan& plan,
-                   int multiple) {
+bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tiles, RowPlan& plan, int multiple) {
   for (int d = 0; d < 3; ++d)
     if (g.stride[d] > 255 || g.kernel[d] > 1024 || g.kernel[d] * g.dilation[d] > 100'000) return false;
   if (g.taps() > 4096 || g.stride[0] * g.stride[1] > 256) return false;

@@ -64,6 +64,7 @@ struct RowPlan {
 
 /// Blocks of about `row_tiles` tiles, as far as the layer's phases allow, padded to a multiple of `multiple`.
 /// False where it has too many phases for blocks of rows.
-bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan, int multiple = 1);
+bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan,
+                   int multiple = 1);
 
 }  // namespace tconv::cuda

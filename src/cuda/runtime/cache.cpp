@@ -29,7 +29,9 @@ std::uint64_t hash(const std::string& text, std::uint64_t seed) {
   return mix(h ^ text.size());
 }
 
-fs::path path_of(const std::string& key) { return fs::path(cache_directory()) / (key + ".cubin"); }
+fs::path path_of(const std::string& key) {
+  return fs::path(cache_directory()) / (key + ".cubin");
+}
 
 }  // namespace
 

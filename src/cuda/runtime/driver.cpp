@@ -72,7 +72,8 @@ Found open_driver() {
   if (const CUresult result = d->cuInit(0); result != success) {
     const char* name = nullptr;
     d->cuGetErrorName(result, &name);
-    return {nullptr, std::string("the NVIDIA driver does not start: ") + (name ? name : std::to_string(result).c_str())};
+    return {nullptr,
+            std::string("the NVIDIA driver does not start: ") + (name ? name : std::to_string(result).c_str())};
   }
   int count = 0;
   if (d->cuDeviceGetCount(&count) != success || count == 0) return {nullptr, "the NVIDIA driver sees no GPU"};
@@ -86,8 +87,12 @@ const Found& found() {
 
 }  // namespace
 
-const Driver* find_driver() { return found().driver.get(); }
-const std::string& why_no_driver() { return found().missing; }
+const Driver* find_driver() {
+  return found().driver.get();
+}
+const std::string& why_no_driver() {
+  return found().missing;
+}
 
 const Driver& driver() {
   if (const Driver* d = find_driver()) return *d;
@@ -101,7 +106,8 @@ void Driver::check(CUresult result, const char* function, const std::string& doi
   cuGetErrorString(result, &text);
   throw Error(result == error_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::device_error,
               std::string(function) + " failed while " + doing + ": " +
-                  (name ? name : "error " + std::to_string(result)) + (text ? std::string(" (") + text + ")" : ""));
+                  (name ? name : "error " + std::to_string(result)) +
+                  (text ? std::string(" (") + text + ")" : ""));
 }
 
 int device_count() {

@@ -55,8 +55,8 @@ Kernel::Kernel(const std::string& code, const std::string& entry, int shared_byt
     : shared_bytes_(unsigned(shared_bytes)), entry_(entry) {
   const Driver& d = driver();
   const std::string doing = "loading kernel " + entry;
-  d.check(d.cuLibraryLoadData(&library_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), "cuLibraryLoadData",
-          doing);
+  d.check(d.cuLibraryLoadData(&library_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+          "cuLibraryLoadData", doing);
   d.check(d.cuLibraryGetKernel(&kernel_, library_, entry.c_str()), "cuLibraryGetKernel", doing);
   if (shared_bytes > 48 * 1024)
     d.check(d.cuKernelSetAttribute(function_max_dynamic_shared, shared_bytes, kernel_, device.device),

@@ -101,9 +101,10 @@ void* open_library() {
 Found open_nvrtc() {
   void* library = open_library();
   if (!library)
-    return {nullptr, "",
-            "NVRTC was not found: install a CUDA toolkit or the nvidia-cuda-nvrtc package, or set TCONV_NVRTC_PATH "
-            "to the directory of libnvrtc.so"};
+    return {
+        nullptr, "",
+        "NVRTC was not found: install a CUDA toolkit or the nvidia-cuda-nvrtc package, or set TCONV_NVRTC_PATH "
+        "to the directory of libnvrtc.so"};
   auto n = std::make_unique<Nvrtc>();
   bool complete = true;
   const auto load = [&](auto& function, const char* name) {
@@ -132,8 +133,12 @@ const Found& found() {
 
 }  // namespace
 
-const std::string& nvrtc_version() { return found().version; }
-const std::string& why_no_nvrtc() { return found().missing; }
+const std::string& nvrtc_version() {
+  return found().version;
+}
+const std::string& why_no_nvrtc() {
+  return found().missing;
+}
 
 std::vector<std::string> nvrtc_options(const std::string& architecture) {
   return {"--gpu-architecture=" + architecture, "--std=c++20", "--device-as-default-execution-space",
