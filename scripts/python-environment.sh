@@ -25,8 +25,7 @@ sys.exit(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10))' 2>/dev/nu
 if ! has_torch; then
   # First from where pip is set up to look, then from where PyTorch keeps its CPU builds.
   pip install "torch==$torch" 2>/dev/null ||
-    pip install "torch==$torch" --retries 1 --index-url https://download.pytorch.org/whl/cpu \
-      --extra-index-url https://pypi.org/simple 2>/dev/null || true
+    pip install "torch==$torch" --retries 1 --index-url https://download.pytorch.org/whl/cpu 2>/dev/null || true
   has_torch || exit 3
 fi
 
