@@ -35,18 +35,21 @@ GradBiasBinding::GradBiasBinding(int64_t channels, DType dtype, const Shape& sha
       std::clamp<int64_t>(wanted_items / std::max<int64_t>(1, shape.batch), 1, shape.output[0] * shape.output[1]);
 }
 
+int64_t GradBiasBinding::buffer_size() const {
+  return round_up(std::max(buffer_elements, channels_), 8);
+}
+
 std::size_t GradBiasBinding::workspace_bytes(int workers) const {
   Arena arena;
   arena.take<double>(shape_.batch * parts_ * channels_);
-  for (int worker = 0; worker < workers; ++worker) arena.take<double>(std::max(buffer_elements, channels_));
+  arena.take<double>(workers * buffer_size());
   return arena.bytes();
 }
 
 void GradBiasBinding::run(const ConstTensor& gy, const Tensor& gb, const RunOptions& options, int workers) const {
   Arena arena(options.workspace);
   double* partials = arena.take<double>(shape_.batch * parts_ * channels_);
-  const int64_t buffer_size = round_up(std::max(buffer_elements, channels_), 8);
-  double* buffers = arena.take<double>(workers * buffer_size);
+  double* buffers = arena.take<double>(workers * buffer_size());
   const int64_t element = int64_t(size_of(gy.dtype)), height = shape_.output[1], width = shape_.output[2];
   const int64_t items = shape_.batch * parts_;
   if (double(shape_.batch * channels_) * double(shape_.output[0] * height * width) < serial_multiply_adds)
@@ -56,7 +59,7 @@ void GradBiasBinding::run(const ConstTensor& gy, const Tensor& gb, const RunOpti
   share(options.executor, workers, items, [&](int worker, int64_t item) {
     with_compute(wide_, [&](auto compute) {
       using Compute = decltype(compute);
-      Compute* buffer = reinterpret_cast<Compute*>(buffers + worker * buffer_size);
+      Compute* buffer = reinterpret_cast<Compute*>(buffers + worker * buffer_size());
       double* sums = partials + item * channels_;
       std::fill_n(sums, channels_, 0.0);
       const char* sample = static_cast<const char*>(gy.data) + item / parts_ * gy.strides[0] * element;

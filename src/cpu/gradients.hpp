@@ -84,6 +84,8 @@ class GradBiasBinding {
   void run(const ConstTensor& gy, const Tensor& gb, const RunOptions& options, int workers) const;
 
  private:
+  std::int64_t buffer_size() const;  // of one worker, in doubles
+
   std::int64_t channels_;
   bool wide_;
   Shape shape_;
