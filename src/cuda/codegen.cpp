@@ -65,8 +65,10 @@ std::string config_text(const GemmConfig& c) {
       << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab
       << ", .stages = " << c.stages << ", .x_stages = " << c.x_stages << ",\n"
       << "    .resident_steps = " << c.resident_steps << ", .blocks_per_sm = " << c.blocks_per_sm << ",\n"
-      << "    .flattened = " << text(c.flattened) << ", .raw_stages = " << c.raw_stages
-      << ", .warp_rows_per_pass = " << c.warp_rows_per_pass << "};\n";
+      << "    .teams = " << c.teams << ", .rows = " << c.rows << ", .position_tiles = " << c.position_tiles
+      << ", .images = " << c.images << ", .window = " << c.window << ",\n"
+      << "    .stage_rows = " << c.stage_rows << ", .stage_buffers = " << c.stage_buffers
+      << ", .y_pairs = " << text(c.y_pairs) << ", .channel_rows = " << text(c.channel_rows) << "};\n";
   return out.str();
 }
 
@@ -109,7 +111,7 @@ std::string types_text(const RowPlan& rows, const Geometry& geometry, const Gemm
   for (std::size_t t = 0; t < rows.types.size(); ++t) {
     counts.push_back(int(rows.types[t].steps.size()));
     bases.push_back(
-        rows.weight_base(int(t), geometry, device::channels_per_word(c), c.flattened ? device::hopper_chunk : 8));
+        rows.weight_base(int(t), geometry, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1));
   }
   array(out, "__constant__ int step_count", counts, number);
   array(out, "__constant__ i64 weight_bases", bases, number);
@@ -126,7 +128,32 @@ Geometry geometry_in(const GemmConfig& c) {
 
 namespace {
 
-std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char* header, const char* kernel) {
+/// The instruction of the warpgroup kernel: sums of all rows, x in registers, weights in shared memory.
+std::string wgmma_text(const GemmConfig& c) {
+  const char* const type = c.math == Math::f16 ? "f16" : c.math == Math::bf16 ? "bf16" : "tf32";
+  const int sums = c.rows / 2;
+  std::ostringstream out;
+  out << "struct Wgmma {\n"
+      << "  /// d = a·b, or d += a·b where `add`.\n"
+      << "  __device__ static void multiply(float (&d)[" << sums << "], const u32 (&a)[4], u64 b, bool add) {\n"
+      << "    asm volatile(\n        \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %" << sums + 5 << ", 0;\\n\"\n"
+      << "        \"wgmma.mma_async.sync.aligned.m64n" << c.rows << (device::channels_per_word(c) == 2 ? "k16" : "k8")
+      << ".f32." << type << "." << type << " {\"";
+  for (int i = 0; i < sums; ++i) {
+    if (i % 16 == 0) out << "\n        \"";
+    out << "%" << i << (i + 1 < sums ? ", " : "");
+    if (i % 16 == 15 || i + 1 == sums) out << "\"";
+  }
+  out << "\n        \"}, {%" << sums << ", %" << sums + 1 << ", %" << sums + 2 << ", %" << sums + 3 << "}, %" << sums + 4
+      << ", p, 1, 1" << (device::channels_per_word(c) == 2 ? ", 0" : "") << ";\\n}\\n\"\n        : ";
+  for (int i = 0; i < sums; ++i)
+    out << "\"+f\"(d[" << i << "])" << (i + 1 < sums ? i % 8 == 7 ? ",\n          " : ", " : "");
+  out << "\n        : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"r\"(int(add)));\n  }\n};\n\n";
+  return out.str();
+}
+
+std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char* header, const char* kernel,
+                           const std::string& instruction) {
   std::ostringstream out;
   out << "#include \"" << header << "\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
   const Concatenated all = all_steps(rows);
@@ -155,8 +182,8 @@ struct Tables {
       << rows.types[0].lines.size() << R"( + line]; }
 };
 
-using Kernel = )"
-      << kernel << R"(<config, Tables>;
+)" << instruction << "using Kernel = "
+      << kernel << R"(;
 
 extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
@@ -171,11 +198,11 @@ extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_
 }  // namespace
 
 std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
-  return forward_source(c, rows, "implicit_gemm.cuh", "ImplicitGemm");
+  return forward_source(c, rows, "implicit_gemm.cuh", "ImplicitGemm<config, Tables>", "");
 }
 
-std::string hopper_source(const GemmConfig& c, const RowPlan& rows) {
-  return forward_source(c, rows, "hopper_gemm.cuh", "HopperGemm");
+std::string warpgroup_source(const GemmConfig& c, const RowPlan& rows) {
+  return forward_source(c, rows, "warpgroup_gemm.cuh", "WarpgroupGemm<config, Tables, Wgmma>", wgmma_text(c));
 }
 
 std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {
@@ -198,11 +225,12 @@ struct Tables {
   __device__ static Int3 step_shift(int type, int step, bool high) {
     return high ? high_shifts[first_step[type] + step] : low_shifts[first_step[type] + step];
   }
-  __device__ static Row row(int type, int tile, int row) { return all_rows[(type * row_tiles_of(config) + tile) * 16 + row]; }
+  __device__ static Row row(int type, int row) { return all_rows[type * )"
+      << rows.rows() << R"( + row]; }
 };
 
 extern "C" __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
-  )" << (c.flattened ? "pack_rows" : "pack_fragments")
+  )" << (c.teams ? "pack_rows" : "pack_fragments")
       << R"(<config, Tables>(params);
 }
 

@@ -10,9 +10,9 @@ namespace tconv::cuda {
 /// Entry point `forward(ForwardParams)`.
 std::string gemm_source(const device::GemmConfig& config, const RowPlan& rows);
 /// The same on wgmma.
-std::string hopper_source(const device::GemmConfig& config, const RowPlan& rows);
+std::string warpgroup_source(const device::GemmConfig& config, const RowPlan& rows);
 /// Entry point `pack(PackParams)`. Reads of the configuration what fixes the packed order: fragments of
-/// mma.sync, or operands of wgmma where columns are flattened.
+/// mma.sync, or operands of wgmma where it has teams.
 std::string pack_source(const device::GemmConfig& config, const RowPlan& rows, const Geometry& geometry);
 /// Entry point `forward(GenericParams)`.
 std::string generic_source(const Geometry& geometry, DType dtype);

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "cuda/codegen.hpp"
-#include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_params.cuh"
 #include "cuda/runtime/kernel.hpp"
 #include "cuda/runtime/nvrtc.hpp"
@@ -18,7 +18,7 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-enum class Family { hopper, gemm, direct, generic };
+enum class Family { warpgroup, gemm, direct, generic };
 
 Math math_of(const Layer& layer) {
   switch (layer.dtype) {
@@ -91,10 +91,10 @@ struct State {
   mutable std::shared_ptr<const Kernel> direct, generic;
 
   int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
-  bool has_rows() const { return family == Family::gemm || family == Family::hopper; }
+  bool has_rows() const { return family == Family::gemm || family == Family::warpgroup; }
   std::size_t packed_bytes() const {
-    const int unit = family == Family::hopper ? device::hopper_chunk : 8;
-    return has_rows() ? std::size_t(rows.weight_words(geometry, channels_per_word(), unit)) * 4 : 0;
+    const int parts = family == Family::warpgroup && math == Math::fp32 ? 2 : 1;
+    return has_rows() ? std::size_t(rows.weight_words(geometry, channels_per_word(), parts)) * 4 : 0;
   }
 };
 
@@ -203,6 +203,8 @@ Access CudaBinding::access_of(const Operands& o) const {
   const int element = int(size_of(state_->layer.dtype));
   Access a;
   a.y_rows = y.strides[4] == 1;
+  a.y_pairs = y.strides[1] == 1 && aligned(y.data, std::size_t(2 * element)) && y.strides[0] % 2 == 0 &&
+              y.strides[2] % 2 == 0 && y.strides[3] % 2 == 0 && y.strides[4] % 2 == 0;
   a.x_channels_last =
       x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
   if (x.strides[4] == 1 && x.strides[1] != 1) a.x_channels_last = false;
@@ -237,14 +239,14 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   for (const auto& [known, gemm] : gemms_)
     if (known == access) return *gemm;
   const State& s = *state_;
-  const bool hopper = s.family == Family::hopper;
-  const auto choices = hopper ? price_hopper_tiles(s.geometry, s.rows, shape_, access, s.limits)
-                              : price_tiles(s.geometry, s.math, s.rows, shape_, access, s.limits);
+  const bool warpgroup = s.family == Family::warpgroup;
+  const auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows, shape_, access,
+                                                                         s.limits);
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
-    gemm->kernel = get_kernel({hopper ? hopper_source(c, s.rows) : gemm_source(c, s.rows), "forward",
-                               hopper ? device::hopper_shared_bytes(c) : device::shared_bytes(c)},
+    gemm->kernel = get_kernel({warpgroup ? warpgroup_source(c, s.rows) : gemm_source(c, s.rows), "forward",
+                               warpgroup ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c)},
                               s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
@@ -262,10 +264,14 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     packed = reinterpret_cast<const void*>(address);
   }
   const GemmConfig& c = gemm.config;
+  // Several images of one box are reached with 32 bits, too.
+  if (c.images > 1 && std::abs(o.input->strides[0]) * c.images >= int64_t(1) << 31)
+    return run_simple(Family::generic, o, options);
   const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
   const Int3 boxes = boxes_of(c, shape_);
   const int64_t tiles =
-      int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w * shape_.batch;
+      int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w *
+      ((shape_.batch + c.images - 1) / c.images);
   const device::ForwardParams params{.x = o.input->data,
                                      .weight = static_cast<const unsigned*>(packed),
                                      .bias = o.bias ? o.bias->data : nullptr,
@@ -274,11 +280,16 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
                                      .ys = image_strides(*o.output),
                                      .in = int3(shape_.input),
                                      .out = int3(shape_.output),
+                                     .batch = int(shape_.batch),
                                      .boxes = boxes,
                                      .tiles = int(tiles)};
-  const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
-  const unsigned threads = c.flattened ? 384 : unsigned(device::threads_of(c));
-  gemm.kernel->launch(unsigned(std::min(tiles, resident)), threads, params, options.stream);
+  if (c.teams) {
+    const unsigned threads = unsigned(device::warpgroup_size * (1 + c.teams));
+    gemm.kernel->launch(unsigned(warpgroup_grid(c, tiles, s.limits)), threads, params, options.stream);
+  } else {
+    const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
+    gemm.kernel->launch(unsigned(std::min(tiles, resident)), unsigned(device::threads_of(c)), params, options.stream);
+  }
 }
 
 std::shared_ptr<const Kernel> CudaBinding::simple_kernel(Family family) const {
@@ -347,13 +358,18 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const State& s = *state_;
   if (!s.has_rows()) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
-  std::string name = std::string(s.family == Family::hopper ? "hopper_gemm_" : "implicit_gemm_") + name_of(s.math);
+  std::string name = std::string(s.family == Family::warpgroup ? "warpgroup_gemm_" : "implicit_gemm_") + name_of(s.math);
   if (gemms_.empty() || !gemms_.back().second->kernel) return name;
   const GemmConfig& c = gemms_.back().second->config;
   const auto number = [](int v) { return std::to_string(v); };
-  return name + "_" + number(device::row_tiles_of(c) * 16) + "x" + number(c.box.d) + "." + number(c.box.h) + "." +
-         number(c.box.w) + "_w" + number(c.warps_m) + "x" + number(c.warps_n) + "_v" + number(c.x_vector) +
-         (c.resident_steps ? "_resident" : "");
+  const std::string box = (c.images > 1 ? number(c.images) + "." : "") + number(c.box.d) + "." + number(c.box.h) + "." +
+                          number(c.box.w);
+  const std::string tail = "_v" + number(c.x_vector) + (c.resident_steps ? "_resident" : "");
+  if (c.teams)
+    return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) + "_k" +
+           number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
+  return name + "_" + number(device::row_tiles_of(c) * 16) + "x" + box + "_w" + number(c.warps_m) + "x" +
+         number(c.warps_n) + tail;
 }
 
 }  // namespace
@@ -370,13 +386,15 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
   if (state->family == Family::gemm) {
     const Geometry& g = state->geometry;
     const int per_word = state->channels_per_word();
-    if (device.major == 9 && layer.layout == Layout::channels_first && !std::getenv("TCONV_NO_WGMMA") &&
-        make_row_plan(g, per_word, 4, state->rows, 4) && suits_hopper(g, state->math, state->rows))
-      state->family = Family::hopper;
+    const int parts = state->math == Math::fp32 ? 2 : 1;
+    if (device.major == 9 && !std::getenv("TCONV_NO_WGMMA") &&
+        make_wide_row_plan(g, per_word, parts, layer.layout == Layout::channels_last, state->rows) &&
+        suits_warpgroups(g, state->math, state->rows))
+      state->family = Family::warpgroup;
     if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {
       state->family = Family::generic;
     } else {
-      const GemmConfig c = pack_config(g, state->math, state->rows, state->family == Family::hopper);
+      const GemmConfig c = pack_config(g, state->math, state->rows);
       state->pack = get_kernel({pack_source(c, state->rows, state->geometry), "pack", 0}, device);
     }
   }

@@ -22,13 +22,6 @@ int products_per_step(Math math) {
   return math == Math::fp32 ? 3 : 1;
 }
 
-/// Positions q of one dimension that have an output.
-int64_t positions_of(const GemmConfig& c, const Shape& shape, int dim) {
-  const int64_t stride = dim == 0 ? c.stride.d : dim == 1 ? c.stride.h : c.stride.w;
-  const int64_t padding = dim == 0 ? c.padding.d : dim == 1 ? c.padding.h : c.padding.w;
-  return (shape.output[std::size_t(dim)] - 1 + padding) / stride - padding / stride + 1;
-}
-
 int registers_of(const GemmConfig& c) {
   const int sums = c.tiles_m * c.tiles_n * 4;
   const int fragments = c.tiles_m * 4 + c.tiles_n * 2;
@@ -118,7 +111,8 @@ std::vector<Int3> boxes_for(int columns, const Int3& positions) {
   return boxes;
 }
 
-/// What layer and rows fix of a configuration.
+}  // namespace
+
 GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
   GemmConfig c{};
@@ -132,23 +126,32 @@ GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   c.phase_major = rows.phase_major, c.width_phases = rows.width_phases;
   c.stage_group_tiles = rows.stage_group_tiles, c.stage_group_lines = rows.stage_group_lines;
   c.masked = rows.masked;
+  c.images = 1, c.window = 1;
   return c;
 }
 
-}  // namespace
+Int3 positions_of(const GemmConfig& c, const Shape& shape) {
+  const auto count = [&](std::size_t dim, int64_t stride, int64_t padding) {
+    return int((shape.output[dim] - 1 + padding) / stride - padding / stride + 1);
+  };
+  return {count(0, c.stride.d, c.padding.d), count(1, c.stride.h, c.padding.h), count(2, c.stride.w, c.padding.w)};
+}
 
-GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows, bool flattened) {
+GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows) {
   GemmConfig c = layer_config(g, math, rows);
   c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = rows.row_tiles;
   c.box = {1, 1, 8}, c.x_vector = 1, c.chunk_words = rows.paired ? 4 : 8;
   c.steps_per_slab = 1, c.stages = c.x_stages = 2, c.blocks_per_sm = 1;
-  if (flattened) c.flattened = true, c.chunk_words = device::hopper_chunk;
+  if (rows.tile_rows == 8) c.teams = 1, c.rows = rows.rows(), c.channel_rows = rows.channel_rows;
   return c;
 }
 
 Int3 boxes_of(const GemmConfig& c, const Shape& shape) {
-  const auto count = [&](int dim, int box) { return int((positions_of(c, shape, dim) + box - 1) / box); };
-  return {count(0, c.box.d), count(1, c.box.h), count(2, c.box.w)};
+  const Int3 positions = positions_of(c, shape);
+  // Boxes that overlap along the width: the last one ends behind the last position.
+  const int advance = device::box_advance(c), overlap = c.box.w - advance;
+  return {device::ceil_div(positions.d, c.box.d), device::ceil_div(positions.h, c.box.h),
+          positions.w <= c.box.w ? 1 : device::ceil_div(positions.w - overlap, advance)};
 }
 
 std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan& rows, const Shape& shape,
@@ -163,8 +166,7 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
     least_steps = std::min(least_steps, type.steps.size());
     ++types_with_steps;
   }
-  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)),
-                       int(positions_of(c, shape, 2))};
+  const Int3 positions = positions_of(c, shape);
   const int max_sums = math == Math::fp32 ? 64 : 128;
   const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
 
@@ -214,85 +216,6 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
           }
         }
       }
-    }
-  }
-  std::stable_sort(choices.begin(), choices.end(),
-                   [](const TileChoice& a, const TileChoice& b) { return a.cycles < b.cycles; });
-  return choices;
-}
-
-bool suits_hopper(const Geometry& g, Math math, const RowPlan& rows) {
-  // Blocks of 64 rows: fewer channels would multiply padding. Taps along the depth would need a tile of
-  // many slices, more than shared memory holds twice.
-  const bool full_rows = g.group_out % 64 == 0 || g.group_out >= 256;
-  return math == Math::tf32 && rows.phase_major && rows.width_phases == 1 && !rows.paired && full_rows &&
-         g.group_in % 32 == 0 && rows.reach.d == 0 && rows.row_tiles == 4;
-}
-
-std::vector<TileChoice> price_hopper_tiles(const Geometry& g, const RowPlan& rows, const Shape& shape,
-                                           const Access& access, const DeviceLimits& limits) {
-  constexpr int columns = 256;
-  constexpr double product_cycles = 126;  // m64n256k8
-  constexpr double position_cycles = 12;  // copy and transpose 32 channels of one position
-  constexpr double run_cycles = 40;       // set-up of a stored run
-  GemmConfig c = layer_config(g, Math::tf32, rows);
-  c.x_channels_last = false, c.x_vector = access.x_channels_last ? 1 : access.x_vector, c.y_rows = access.y_rows;
-  c.flattened = true, c.chunk_words = device::hopper_chunk, c.steps_per_slab = 1, c.blocks_per_sm = 1;
-  c.warps_m = rows.row_tiles, c.tiles_m = 1;
-  c.warps_n = 1, c.tiles_n = columns / 8;
-
-  std::size_t steps = 0, types_with_steps = 0;
-  for (const BlockType& type : rows.types) steps += type.steps.size(), types_with_steps += !type.steps.empty();
-  const Int3 positions{int(positions_of(c, shape, 0)), int(positions_of(c, shape, 1)),
-                       int(positions_of(c, shape, 2))};
-  const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
-
-  std::vector<TileChoice> choices;
-  for (int w = 4; w <= columns; w += 4) {
-    if (w - 4 >= device::round_up(positions.w, 4)) break;
-    for (int d = 1; d <= std::min(positions.d, 4); ++d) {
-      c.box = {d, 1, w};
-      // As many rows as the columns hold; in three dimensions a slice takes box.h + reach.h of them.
-      int h = 0;
-      while (h < positions.h) {
-        c.box.h = h + 1;
-        if (device::column_of_row(c, d - 1, h) + w > columns) break;
-        ++h;
-      }
-      if (h == 0) continue;
-      c.box.h = h;
-      const Int3 boxes = boxes_of(c, shape);
-      const double chunks = device::chunks_of(c);
-      for (c.x_stages = 2; c.x_stages >= 1; --c.x_stages)
-        for (c.raw_stages = 4; c.raw_stages >= 2; --c.raw_stages)
-          for (const int option : {0, 1, 2, 3}) {
-            c.warp_rows_per_pass = 1 + option % 2;
-            c.resident_steps = option / 2 && one_block ? int(steps) : 0;
-            c.stages = c.resident_steps ? 1 : 6;
-            if ((option / 2 == 1) != (c.resident_steps > 0)) continue;
-            if (device::hopper_shared_bytes(c) > limits.shared_per_block) c.stages = c.resident_steps ? 1 : 4;
-            if (device::hopper_shared_bytes(c) > limits.shared_per_block) continue;
-            const double types = double(rows.types.size());
-            const double products = double(steps) * chunks * 4 * product_cycles;
-            const double producing = double(types_with_steps) * chunks * device::volume(device::x_extent(c)) *
-                                     position_cycles * (c.x_vector == 4 ? 1 : 2);
-            const double weights =
-                c.resident_steps ? 0 : double(steps) * chunks * device::hopper_step_bytes(c) / l2_bytes_per_cycle;
-            const double runs = types * rows.row_tiles * 16 * d * h;
-            const double stored = types * rows.channels_per_block * d * h * (w * c.stride.w * 4 + 64.0);
-            const double loaded = double(d) * h * w * c.group_in * 4;
-            const double storing = runs * run_cycles + types * rows.row_tiles * 16 * columns * c.stride.w / 16.0;
-            const double serial = c.x_stages == 1 ? producing : c.raw_stages == 2 ? producing * 0.1 : 0;
-            const double passes = types * rows.row_tiles / c.warp_rows_per_pass * 150;
-            const double slow_ring = c.stages == 4 ? products * 0.1 : 0;
-            const double per_set =
-                std::max({products + serial + slow_ring + chunks * 100, producing, storing + passes, weights,
-                          (stored + loaded) / memory_bytes_per_cycle});
-            const double sets =
-                double(rows.channel_blocks) * c.groups * boxes.d * boxes.h * boxes.w * double(shape.batch);
-            const double rounds = std::ceil(sets * types / limits.multiprocessors);
-            choices.push_back({c, rounds * per_set / types + 4000});
-          }
     }
   }
   std::stable_sort(choices.begin(), choices.end(),

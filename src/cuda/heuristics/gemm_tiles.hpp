@@ -29,6 +29,7 @@ struct Access {
   bool x_channels_last = false;
   int x_vector = 1;
   bool y_rows = true;
+  bool y_pairs = false;  // pairs of channels of y are aligned words
   bool operator==(const Access&) const = default;
 };
 
@@ -41,16 +42,13 @@ struct TileChoice {
 std::vector<TileChoice> price_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,
                                     const Shape& shape, const Access& access, const DeviceLimits& limits);
 
-/// The tiles of the wgmma kernel that fit, cheapest first; empty where it cannot serve the layer. The rows
-/// must be padded to multiples of four tiles.
-std::vector<TileChoice> price_hopper_tiles(const Geometry& geometry, const RowPlan& rows, const Shape& shape,
-                                           const Access& access, const DeviceLimits& limits);
-/// Whether the wgmma kernel can serve a layer at all.
-bool suits_hopper(const Geometry& geometry, device::Math math, const RowPlan& rows);
-
 /// The configuration a layer's weights are packed with: packing needs the rows, and no tile.
-device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows,
-                               bool flattened = false);
+device::GemmConfig pack_config(const Geometry& geometry, device::Math math, const RowPlan& rows);
+
+/// What layer and rows fix of a configuration.
+device::GemmConfig layer_config(const Geometry& geometry, device::Math math, const RowPlan& rows);
+/// Positions q of each dimension that have an output.
+Int3 positions_of(const device::GemmConfig& config, const Shape& shape);
 
 /// The boxes that cover the positions of a shape.
 Int3 boxes_of(const device::GemmConfig& config, const Shape& shape);

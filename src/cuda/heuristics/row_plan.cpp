@@ -13,6 +13,12 @@ using std::int64_t;
 
 constexpr int max_row_tiles = 32;  // bits of a step's mask
 
+bool too_many_phases(const Geometry& g) {
+  for (int d = 0; d < 3; ++d)
+    if (g.stride[d] > 255 || g.kernel[d] > 1024 || g.kernel[d] * g.dilation[d] > 100'000) return true;
+  return g.taps() > 4096 || g.stride[0] * g.stride[1] > 256;
+}
+
 /// The shifts of every phase of one dimension; empty where a phase has no taps.
 std::vector<std::vector<int>> shifts_by_phase(const Geometry& g, int dim) {
   std::vector<std::vector<int>> shifts(std::size_t(g.stride[dim]));
@@ -25,9 +31,38 @@ struct PhasePair {
   int d, h;
 };
 
+struct Pairs {
+  std::vector<PhasePair> with_taps, without;
+};
+
 struct Shifts {
   std::vector<std::vector<int>> d, h, w;
 
+  explicit Shifts(const Geometry& g) : d(shifts_by_phase(g, 0)), h(shifts_by_phase(g, 1)), w(shifts_by_phase(g, 2)) {}
+
+  /// The largest shift along each dimension.
+  Int3 reach() const {
+    const auto largest = [](const std::vector<std::vector<int>>& by_phase) {
+      int result = 0;
+      for (const auto& set : by_phase)
+        for (int s : set) result = std::max(result, s);
+      return result;
+    };
+    return {largest(d), largest(h), largest(w)};
+  }
+  /// The phases along the width that have taps.
+  std::vector<int> width_phases() const {
+    std::vector<int> phases;
+    for (std::size_t r = 0; r < w.size(); ++r)
+      if (!w[r].empty()) phases.push_back(int(r));
+    return phases;
+  }
+  Pairs pairs() const {
+    Pairs all;
+    for (int i = 0; i < int(d.size()); ++i)
+      for (int j = 0; j < int(h.size()); ++j) (has_taps({i, j}) ? all.with_taps : all.without).push_back({i, j});
+    return all;
+  }
   bool has_taps(PhasePair pair) const {
     return !d[std::size_t(pair.d)].empty() && !h[std::size_t(pair.h)].empty();
   }
@@ -81,7 +116,7 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
   const auto mask_of = [&](const Int3& shift) {
     std::uint32_t mask = 0;
     for (std::size_t i = 0; i < type.rows.size(); ++i)
-      if (shifts.has_tap(type.rows[i], shift)) mask |= 1u << (i / 16);
+      if (plan.tile_rows == 16 && shifts.has_tap(type.rows[i], shift)) mask |= 1u << (i / 16);
     return mask;
   };
   std::vector<Step> steps;
@@ -101,40 +136,26 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
 
 }  // namespace
 
-int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word, int unit) const {
-  const int64_t channels = int64_t(unit) * channels_per_word;
-  const int64_t units = (geometry.group_in + channels - 1) / channels;
+int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word, int parts) const {
+  const int64_t channels = int64_t(8) * channels_per_word;
+  const int64_t octets = (geometry.group_in + channels - 1) / channels;
   int64_t steps = 0;
   for (int t = 0; t < type; ++t) steps += int64_t(types[std::size_t(t)].steps.size());
-  return steps * row_tiles * 16 * unit * units * geometry.groups * channel_blocks;
+  return steps * rows() * 8 * parts * octets * geometry.groups * channel_blocks;
 }
 
-bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tiles, RowPlan& plan, int multiple) {
-  for (int d = 0; d < 3; ++d)
-    if (g.stride[d] > 255 || g.kernel[d] > 1024 || g.kernel[d] * g.dilation[d] > 100'000) return false;
-  if (g.taps() > 4096 || g.stride[0] * g.stride[1] > 256) return false;
+bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tiles, RowPlan& plan) {
+  if (too_many_phases(g)) return false;
   plan = RowPlan{};
-  const Shifts shifts{shifts_by_phase(g, 0), shifts_by_phase(g, 1), shifts_by_phase(g, 2)};
-  const auto reach = [](const std::vector<std::vector<int>>& by_phase) {
-    int largest = 0;
-    for (const auto& set : by_phase)
-      for (int s : set) largest = std::max(largest, s);
-    return largest;
-  };
-  plan.reach = {reach(shifts.d), reach(shifts.h), reach(shifts.w)};
-
-  std::vector<int> width_phases;
-  for (int r = 0; r < int(g.stride[2]); ++r) {
-    if (!shifts.w[std::size_t(r)].empty()) width_phases.push_back(r);
-  }
+  const Shifts shifts(g);
+  plan.reach = shifts.reach();
+  const std::vector<int> width_phases = shifts.width_phases();
   plan.width_phases = int(width_phases.size());
   if (plan.width_phases > max_row_tiles) return false;
 
   plan.paired = g.group_in <= 4 * channels_per_word;
 
-  std::vector<PhasePair> with_taps, without;
-  for (int d = 0; d < int(g.stride[0]); ++d)
-    for (int h = 0; h < int(g.stride[1]); ++h) (shifts.has_taps({d, h}) ? with_taps : without).push_back({d, h});
+  const auto [with_taps, without] = shifts.pairs();
 
   // Channels fill row tiles where there are many; else a tile takes several lines with all their phases.
   int pairs_per_type;
@@ -168,7 +189,6 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
     const int lines = pairs_per_type * int(g.group_out);
     plan.row_tiles = (lines + plan.stage_group_lines - 1) / plan.stage_group_lines * plan.stage_group_tiles;
   }
-  plan.row_tiles = (plan.row_tiles + multiple - 1) / multiple * multiple;
   if (plan.row_tiles > max_row_tiles) return false;
 
   const auto add_types = [&](const std::vector<PhasePair>& pairs) {
@@ -188,6 +208,116 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
   const std::uint32_t all = plan.row_tiles == 32 ? ~0u : (1u << plan.row_tiles) - 1;
   for (const BlockType& type : plan.types)
     for (const Step& step : type.steps) plan.masked = plan.masked || step.mask != all;
+  return true;
+}
+
+namespace {
+
+/// Phase pairs that a wide block may share, and what they cost: shared-memory or tensor-core cycles of 64 positions
+/// and eight words, whichever are more.
+struct WideTypes {
+  std::vector<std::vector<PhasePair>> types;
+  double cycles = 0;
+};
+
+double step_cycles(int rows) {
+  return std::max(rows / 2.0, 16 + rows / 4.0);
+}
+
+int count_steps(const Shifts& shifts, const std::vector<PhasePair>& pairs) {
+  std::set<std::pair<int, int>> wanted;
+  for (const PhasePair& pair : pairs)
+    for (int d : shifts.d[std::size_t(pair.d)])
+      for (int h : shifts.h[std::size_t(pair.h)]) wanted.insert({d, h});
+  return int(wanted.size());
+}
+
+/// Blocks of up to `size` pairs: of pairs with the same shifts, or in order.
+WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, int rows_per_pair, bool same_shifts) {
+  const auto key = [&](const PhasePair& p) { return std::tie(shifts.d[std::size_t(p.d)], shifts.h[std::size_t(p.h)]); };
+  if (same_shifts)
+    std::stable_sort(pairs.begin(), pairs.end(),
+                     [&](const PhasePair& a, const PhasePair& b) { return key(a) < key(b); });
+  WideTypes result;
+  for (const PhasePair& pair : pairs) {
+    const bool fits = !result.types.empty() && int(result.types.back().size()) < size &&
+                      (!same_shifts || key(result.types.back().front()) == key(pair));
+    if (!fits) result.types.emplace_back();
+    result.types.back().push_back(pair);
+  }
+  for (const auto& type : result.types)
+    result.cycles += count_steps(shifts, type) * step_cycles((size * rows_per_pair + 7) / 8 * 8);
+  return result;
+}
+
+}  // namespace
+
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows, RowPlan& plan) {
+  if (too_many_phases(g)) return false;
+  plan = RowPlan{};
+  plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows;
+  const Shifts shifts(g);
+  plan.reach = shifts.reach();
+  const std::vector<int> width_phases = shifts.width_phases();
+  plan.width_phases = int(width_phases.size());
+  const auto [with_taps, without] = shifts.pairs();
+  if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
+
+  // How many rows: many, so that positions are read from shared memory for as many products as can be; but
+  // where weights cannot stay there, half as many rows leave registers for twice as many positions.
+  constexpr int64_t resident_limit = 64 * 1024;
+  const int64_t octets = (g.group_in + 8 * channels_per_word - 1) / (8 * channels_per_word);
+  const auto [d, h] = with_taps.front();
+  const int64_t steps = int64_t(shifts.d[std::size_t(d)].size() * shifts.h[std::size_t(h)].size()) *
+                        (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
+  const int64_t row_bytes = steps * octets * 32 * weight_parts;
+  const int most_rows = row_bytes * 128 <= resident_limit ? 128 : std::max(64, plan.width_phases);
+
+  const int64_t pair_rows = g.group_out * plan.width_phases;
+  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / plan.width_phases);
+  plan.channel_blocks = int((g.group_out + lines_per_block - 1) / lines_per_block);
+  plan.channels_per_block = int((g.group_out + plan.channel_blocks - 1) / plan.channel_blocks);
+  if (g.group_out > 8) {  // in eights, so that only the last block has rows of padding
+    plan.channels_per_block = (plan.channels_per_block + 7) / 8 * 8;
+    if (plan.channels_per_block > lines_per_block && plan.width_phases > 1) plan.channels_per_block = int(lines_per_block);
+    plan.channel_blocks = int((g.group_out + plan.channels_per_block - 1) / plan.channels_per_block);
+  }
+
+  int pairs_per_type = 1;
+  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * plan.width_phases, true);
+  if (plan.channel_blocks == 1) {
+    for (int size = 2; size <= int(with_taps.size()) && size * pair_rows <= most_rows; ++size)
+      for (const bool same : {true, false}) {
+        WideTypes candidate = divide(shifts, with_taps, size, int(pair_rows), same);
+        if (candidate.cycles < best.cycles * 0.99) best = std::move(candidate), pairs_per_type = size;
+      }
+  }
+  const int rows = pairs_per_type * plan.channels_per_block * plan.width_phases;
+  plan.row_tiles = (rows + 7) / 8;
+  if (plan.rows() > 256) return false;
+
+  const auto add_type = [&](const std::vector<PhasePair>& pairs, bool taps) {
+    BlockType type;
+    for (const PhasePair& pair : pairs)
+      for (int channel = 0; channel < plan.channels_per_block; ++channel)
+        type.lines.push_back({channel, pair.d, pair.h});
+    type.rows.resize(std::size_t(plan.rows()));
+    for (int i = 0; i < int(type.lines.size()) * plan.width_phases; ++i) {
+      const int channels = plan.channels_per_block;
+      const int phase = channel_rows ? i / channels % plan.width_phases : i % plan.width_phases;
+      const int line = channel_rows ? i / (channels * plan.width_phases) * channels + i % channels : i / plan.width_phases;
+      const Line& at = type.lines[std::size_t(line)];
+      type.rows[std::size_t(i)] = Row{at.channel, {at.phase_d, at.phase_h, width_phases[std::size_t(phase)]}};
+    }
+    type.lines.resize(std::size_t(plan.rows() / plan.width_phases), Line{-1, 0, 0});
+    if (taps) type.steps = steps_of(plan, type, shifts);
+    plan.types.push_back(std::move(type));
+  };
+  for (const auto& pairs : best.types) add_type(pairs, true);
+  for (std::size_t first = 0; first < without.size(); first += std::size_t(pairs_per_type))
+    add_type({without.begin() + std::ptrdiff_t(first),
+              without.begin() + std::ptrdiff_t(std::min(without.size(), first + std::size_t(pairs_per_type)))},
+             false);
   return true;
 }
 

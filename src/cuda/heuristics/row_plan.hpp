@@ -47,24 +47,32 @@ struct BlockType {
 struct RowPlan {
   std::vector<BlockType> types;
   int row_tiles = 0;
+  int tile_rows = 16;
   int stage_group_tiles = 1, stage_group_lines = 16;
   bool phase_major = true;
   bool masked = false;
   int width_phases = 1;
   int channels_per_block = 0, channel_blocks = 0;
-  bool paired = false;  // at most four channel words: a step holds two shifts
+  bool paired = false;        // at most four channel words: a step holds two shifts
+  bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases
   Int3 reach{0, 0, 0};
 
-  /// Words of the packed weight in front of `type`, and in all, with channels in units of `unit` words.
-  std::int64_t weight_base(int type, const Geometry& geometry, int channels_per_word, int unit) const;
-  std::int64_t weight_words(const Geometry& geometry, int channels_per_word, int unit) const {
-    return weight_base(int(types.size()), geometry, channels_per_word, unit);
+  int rows() const { return row_tiles * tile_rows; }
+
+  /// Words of the packed weight in front of `type`, and in all; `parts` of them for each weight.
+  std::int64_t weight_base(int type, const Geometry& geometry, int channels_per_word, int parts) const;
+  std::int64_t weight_words(const Geometry& geometry, int channels_per_word, int parts) const {
+    return weight_base(int(types.size()), geometry, channels_per_word, parts);
   }
 };
 
-/// Blocks of about `row_tiles` tiles, as far as the layer's phases allow, padded to a multiple of `multiple`.
-/// False where it has too many phases for blocks of rows.
-bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan,
-                   int multiple = 1);
+/// Blocks of about `row_tiles` tiles of 16 rows, as far as the layer's phases allow. False where it has too many
+/// phases for blocks of rows.
+bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan);
+
+/// Blocks for the warpgroup kernel, whose products take up to 128 rows at once and any multiple of 8. Rows need no
+/// masks there: phase pairs share a block where that costs less than a block of their own.
+bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
+                        RowPlan& plan);
 
 }  // namespace tconv::cuda

@@ -27,6 +27,12 @@ constexpr int pad_to_bank(int value, int residue) {
 
 constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
+constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
+  for (int k = 0; k < min_of(kernel, stride); ++k)
+    if (k * dilation % stride == phase) return true;
+  return false;
+}
+
 enum class Math { fp32, tf32, f16, bf16 };
 
 struct GemmConfig {
@@ -59,10 +65,16 @@ struct GemmConfig {
   int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
   int blocks_per_sm;
 
-  // The wgmma kernel (hopper_gemm.cuh).
-  bool flattened;         // columns run over the rows of the x tile, halo included
-  int raw_stages;         // pieces of x tiles as they are copied, before they are transposed
-  int warp_rows_per_pass;  // of the epilogue; 0: all
+  // The warpgroup kernel (warpgroup_gemm.cuh); teams is 0 in the configuration of other kernels.
+  int teams;            // pairs of a multiplying warpgroup and the threads that load for it
+  int rows;             // of a block, a multiple of 8
+  int position_tiles;   // of 64 positions each
+  int images;           // of the batch, in one box
+  int window;           // stored runs start at multiples of this many outputs; 1: where the box starts
+  int stage_rows;       // rows that pass through shared memory at a time
+  int stage_buffers;    // 1 or 2
+  bool y_pairs;         // two neighbouring channels of an output are one aligned word
+  bool channel_rows;    // channels are the fastest index of rows, not phases: channels-last outputs
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -70,6 +82,15 @@ struct GemmConfig {
 constexpr int warp_size = 32;
 
 constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
+
+// The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
+constexpr int warpgroup_size = 128;
+/// Threads that load x for a team. Where weights are streamed, the other half of the warpgroup sees to them.
+constexpr int x_loaders_of(const GemmConfig& c) {
+  return c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
+}
+/// Threads that load x tiles together.
+constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
 constexpr int channels_per_word(const GemmConfig& c) {
   return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
 }
@@ -89,14 +110,16 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
   return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
 }
+/// Positions of the tile, halo included.
+constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
 constexpr int x_word_stride(const GemmConfig& c) {
-  return c.x_channels_last ? 1 : pad_to_bank(volume(x_extent(c)), 8);
+  return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8);
 }
 constexpr int x_position_stride(const GemmConfig& c) {
   return c.x_channels_last ? c.chunk_words + 4 : 1;
 }
 constexpr int x_tile_words(const GemmConfig& c) {
-  return c.x_channels_last ? volume(x_extent(c)) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
+  return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
 /// Where in the x tile a step with this shift finds the first column's position.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
@@ -105,10 +128,14 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
          x_position_stride(c);
 }
 
-/// The first column of a row of positions of the box.
-constexpr int column_of_row(const GemmConfig& c, int d, int h) {
-  const Int3 e = x_extent(c);
-  return c.flattened ? (d * e.h + h) * e.w : (d * c.box.h + h) * c.box.w;
+/// Phases along the width with and without taps.
+constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
+  return phase_has_taps(phase, c.kernel.w, c.stride.w, c.dilation.w);
+}
+constexpr int phase_with_taps(const GemmConfig& c, int index) {
+  int phase = 0;
+  while (!phase_has_taps(c, phase) || index-- > 0) ++phase;
+  return phase;
 }
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
@@ -127,14 +154,8 @@ constexpr int weight_ring_words(const GemmConfig& c) {
 
 // The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
 constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
-/// Warp rows that stage at the same time.
-constexpr int staging_warps(const GemmConfig& c) { return c.warp_rows_per_pass ? c.warp_rows_per_pass : c.warps_m; }
-constexpr int store_passes(const GemmConfig& c) {
-  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles * (c.warps_m / staging_warps(c));
-}
-constexpr int pass_lines(const GemmConfig& c) {
-  return (spans_warps(c) ? 1 : staging_warps(c)) * c.stage_group_lines;
-}
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
 constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
@@ -148,25 +169,66 @@ constexpr int shared_bytes(const GemmConfig& c) {
   return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
-// The wgmma kernel: 32 channel words are a row of 128 bytes. Tiles start at multiples of 1024 bytes.
-constexpr int hopper_chunk = 32;
-constexpr int hopper_row_bytes = 128;
-/// Rows of the transposed x tile: every column, shifted by the farthest step.
-constexpr int hopper_x_rows(const GemmConfig& c) {
-  return round_up(max_of(volume(x_extent(c)), columns_of(c) + step_offset(c, {0, 0, 0})), 8);
+// The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
+constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
+/// Heads, and in fp32 remainders, of weights.
+constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
+/// The weights of one octet and step: all rows of eight words.
+constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
+constexpr int row_slab_bytes(const GemmConfig& c) {
+  return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
-constexpr int hopper_x_bytes(const GemmConfig& c) { return hopper_x_rows(c) * hopper_row_bytes; }
-/// x is copied in pieces of half a chunk, so that one is on its way while another is transposed.
-constexpr int hopper_piece = 16;
-constexpr int hopper_raw_bytes(const GemmConfig& c) { return hopper_piece * x_word_stride(c) * 4; }
-constexpr int hopper_step_bytes(const GemmConfig& c) { return row_tiles_of(c) * 16 * hopper_row_bytes; }
-constexpr int hopper_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages) + 3; }
-constexpr int hopper_weight_bytes(const GemmConfig& c) {
-  return (c.resident_steps ? c.resident_steps * chunks_of(c) : c.stages) * hopper_step_bytes(c);
+/// Of the block, where weights are resident; of a team otherwise.
+constexpr int resident_bytes(const GemmConfig& c) {
+  return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
 }
-constexpr int hopper_shared_bytes(const GemmConfig& c) {
-  return 1024 + round_up(c.x_stages * hopper_x_bytes(c), 1024) + round_up(hopper_weight_bytes(c), 1024) +
-         c.raw_stages * hopper_raw_bytes(c) + 2 * round_up(epilogue_bytes(c), 16) + hopper_barriers(c) * 8;
+constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
+
+/// Columns of one box, and how far the next box along the width is away.
+constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
+constexpr int box_advance(const GemmConfig& c) {
+  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / 4 * 4 : c.box.w;
+}
+
+// Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
+// alignment the run has in memory.
+constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
+constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
+/// Elements between two staged runs.
+constexpr int run_stride(const GemmConfig& c) {
+  return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
+}
+/// Elements between two staged lines. Lanes write four pairs of rows of eight positions each: with a stride of 4
+/// modulo 16 words they fall into different banks.
+constexpr int staged_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
+  return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
+}
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int stage_bytes(const GemmConfig& c) {
+  return c.y_rows ? stage_lines(c) * staged_line_stride(c) * element_bytes(c) : 0;
+}
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
+constexpr int row_line_bytes = 32;
+
+constexpr int team_bytes(const GemmConfig& c) {
+  return round_up(c.x_stages * round_up(x_tile_words(c), 32) * 4 + weight_ring_bytes(c) +
+                      c.stage_buffers * round_up(stage_bytes(c), 128) + 2 * lines_of_block(c) * row_line_bytes,
+                  128);
+}
+constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
+constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
+  return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
+}
+
+// Registers: a block starts with the same number for all its threads; the loading warpgroup gives back what it
+// does not need. Asking for more than there is would wait for ever.
+constexpr int entry_registers(const GemmConfig& c) {
+  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * (1 + c.teams)) / 8 * 8, 248);
+}
+constexpr int loading_registers = 56;
+constexpr int multiplying_registers(const GemmConfig& c) {
+  return min_of((entry_registers(c) * (1 + c.teams) - loading_registers) / c.teams / 8 * 8, 240);
 }
 
 }  // namespace tconv::device

@@ -19,6 +19,7 @@ struct ForwardParams {
   void* y;
   ImageStrides xs, ys;
   Int3 in, out;
+  int batch;
   Int3 boxes;  // boxes of positions along each dimension
   int tiles;   // row blocks x boxes x batch
 };

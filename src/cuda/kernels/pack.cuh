@@ -1,7 +1,9 @@
-// Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase of a channel and a step a shift; the tap that joins them is
+// Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
+// of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
 #pragma once
 
+#include "mma/split.cuh"
 #include "ptx/mma.cuh"
 #include "tile.cuh"
 
@@ -67,24 +69,31 @@ __device__ void pack_fragments(const PackParams& p) {
     const bool upper = j / 2 == 1;
     const Origin at{group, channel_block, octet * 8 + lane % 4 + (upper && !paired ? 4 : 0),
                     Tables::step_shift(type, step, paired && upper)};
-    p.packed[index] = gather_word<C>(p, at, Tables::row(type, row_tile, lane / 4 + j % 2 * 8));
+    p.packed[index] = gather_word<C>(p, at, Tables::row(type, row_tile * 16 + lane / 4 + j % 2 * 8));
   }
 }
 
-/// [type][group][channel block][chunk][step][row][32 words, swizzled]: A operands of wgmma.
+/// [type][group][channel block][octet][step][part][row / 8][word / 4][row % 8][4]: operands of wgmma. In fp32 a
+/// part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
-  constexpr int rows = row_tiles_of(C) * 16;
+  constexpr int parts = weight_parts(C);
   for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
     int type = 0;
     while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
     i64 rest = index - Tables::weight_base(type);
-    const int place = take(rest, hopper_chunk), row = take(rest, rows);
-    const int step = take(rest, Tables::steps(type)), chunk = take(rest, chunks_of(C));
+    const int low_word = take(rest, 4), low_row = take(rest, 8), high_word = take(rest, 2);
+    const int row = take(rest, C.rows / 8) * 8 + low_row, part = take(rest, parts);
+    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
     const int channel_block = take(rest, C.channel_blocks), group = int(rest);
-    const int word = (place / 4 ^ (row & 7)) * 4 + place % 4;
-    const Origin at{group, channel_block, chunk * hopper_chunk + word, Tables::step_shift(type, step, false)};
-    p.packed[index] = gather_word<C>(p, at, Tables::row(type, row / 16, row % 16));
+    const Origin at{group, channel_block, octet * 8 + high_word * 4 + low_word, Tables::step_shift(type, step, false)};
+    u32 word = gather_word<C>(p, at, Tables::row(type, row));
+    if constexpr (parts == 2) {
+      u32 head, remainder;
+      split_tf32(word, head, remainder);
+      word = part == 0 ? head : ptx::round_tf32(remainder);
+    }
+    p.packed[index] = word;
   }
 }
 

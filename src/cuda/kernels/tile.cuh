@@ -6,22 +6,32 @@
 
 namespace tconv::device {
 
-/// One tile of work: a row block over one box of positions of one image.
+/// One tile of work: a row block over one box of positions of one image, or of a few.
 struct Tile {
   int type, channel_block, group;  // the row block
   Int3 origin;                     // first position q of the box
-  int n;
+  int box_w;                       // which box along the width
+  int n;                           // the (first) image
 
+  static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
+
+  /// Row blocks run fastest: they share the box.
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
+    constexpr int count = blocks(C);
+    return decode<C>(p, index % count, index / count);
+  }
+
+  template <GemmConfig C>
+  __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = index % C.types, index /= C.types;
-    t.channel_block = index % C.channel_blocks, index /= C.channel_blocks;
-    t.group = index % C.groups, index /= C.groups;
-    t.origin.w = C.first_position.w + index % p.boxes.w * C.box.w, index /= p.boxes.w;
-    t.origin.h = C.first_position.h + index % p.boxes.h * C.box.h, index /= p.boxes.h;
-    t.origin.d = C.first_position.d + index % p.boxes.d * C.box.d;
-    t.n = index / p.boxes.d;
+    t.type = block % C.types, block /= C.types;
+    t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
+    t.box_w = box % p.boxes.w, box /= p.boxes.w;
+    t.origin.w = C.first_position.w + t.box_w * box_advance(C);
+    t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
+    t.origin.d = C.first_position.d + box % p.boxes.d * C.box.d;
+    t.n = box / p.boxes.d * C.images;
     return t;
   }
 };

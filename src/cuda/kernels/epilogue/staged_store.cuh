@@ -11,16 +11,7 @@
 
 namespace tconv::device {
 
-/// The threads that store: who they are, and how they wait for each other.
 template <GemmConfig C>
-struct WholeBlock {
-  __device__ static int thread() { return threadIdx.x; }
-  __device__ static int warp_row() { return warp_index() / C.warps_n; }
-  __device__ static int warp_column() { return warp_index() % C.warps_n; }
-  __device__ static void sync() { __syncthreads(); }
-};
-
-template <GemmConfig C, class Team = WholeBlock<C>>
 struct StagedStore {
   using Element = ElementOf<C>;
   static constexpr int threads = threads_of(C);
@@ -32,8 +23,6 @@ struct StagedStore {
   // Either each warp row stages groups of its own, or one group spans all warp rows.
   static constexpr bool spanning = spans_warps(C);
   static constexpr int passes = store_passes(C);
-  static constexpr int warp_rows = staging_warps(C);
-  static constexpr int tile_passes = spanning ? 1 : C.tiles_m / group_tiles;
   static constexpr int pass_tiles = spanning ? C.tiles_m : group_tiles;
   static constexpr int pass_lines = device::pass_lines(C);
   static constexpr int lines = block_lines(C);
@@ -63,12 +52,12 @@ struct StagedStore {
   }
 
   __device__ static void clear(const Memory& m) {
-    for (int i = Team::thread(); i < staging_words(C); i += threads) m.staging[i] = 0;
+    for (int i = int(threadIdx.x); i < staging_words(C); i += threads) m.staging[i] = 0;
   }
 
   template <class Tables>
   __device__ static void describe_lines(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
-    for (int i = Team::thread(); i < lines; i += threads) {
+    for (int i = int(threadIdx.x); i < lines; i += threads) {
       const u32 entry = tables.line(tile.type, i);
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
       const int channel = tile.group * C.group_out + local;
@@ -84,12 +73,12 @@ struct StagedStore {
                                const float (&sum)[C.tiles_m][C.tiles_n][4]) {
 #pragma unroll 1
     for (int pass = 0; pass < passes; ++pass) {
-      Team::sync();  // the last pass has been read
+      __syncthreads();  // the last pass has been read
       // Registers are named at compile time: one copy of the staging for each pass, one of the stores.
 #pragma unroll
       for (int i = 0; i < passes; ++i)
         if (pass == i) stage(m.staging, sum, i);
-      Team::sync();
+      __syncthreads();
       if constexpr (C.y_rows)
         store_rows(p, tile, m.staging, table, pass);
       else
@@ -99,14 +88,13 @@ struct StagedStore {
 
  private:
   __device__ static void stage(float* staging, const float (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
-    const int lane = lane_index(), warp_m = Team::warp_row(), warp_n = Team::warp_column();
-    if (!spanning && warp_m / warp_rows != pass / tile_passes) return;
+    const int lane = lane_index(), warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
 #pragma unroll
     for (int i = 0; i < pass_tiles; ++i) {
-      const int m = pass % tile_passes * pass_tiles + i;
+      const int m = pass * pass_tiles + i;
       // The tile's place in its stage group, and the group's first line in the staging buffer.
       const int place = spanning ? warp_m * C.tiles_m + i : i;
-      const int first_line = spanning ? 0 : warp_m % warp_rows * group_lines;
+      const int first_line = spanning ? 0 : warp_m * group_lines;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = lane / 4 + half * 8;
@@ -145,15 +133,12 @@ struct StagedStore {
     return phase;
   }
 
-  __device__ static int staged_row(int row) {
-    return column_of_row(C, row / C.box.h, row % C.box.h) * C.stride.w;
-  }
+  __device__ static int staged_row(int row) { return row * run; }
 
   /// The row of the block's line table that a line of the pass has.
   __device__ static int table_row(int pass, int line) {
     if (spanning) return line;
-    const int warp_row = pass / tile_passes * warp_rows + line / group_lines;
-    return (warp_row * tile_passes + pass % tile_passes) * group_lines + line % group_lines;
+    return (line / group_lines * passes + pass) * group_lines + line % group_lines;
   }
 
   /// Eight lanes write a run, 16 bytes each and aligned with memory: a line of 128 bytes at a time, four runs
@@ -165,7 +150,7 @@ struct StagedStore {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     const int first = max(0, -ow0), end = min(run, p.out.w - ow0);
 #pragma unroll 1
-    for (int item = Team::thread() / lanes; item < runs; item += threads / lanes) {
+    for (int item = int(threadIdx.x) / lanes; item < runs; item += threads / lanes) {
       const int line_index = item / box_rows, row = item % box_rows;
       const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
@@ -226,7 +211,7 @@ struct StagedStore {
   __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const float* staging,
                                         const Line* table, int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
-    for (int item = Team::thread(); item < pass_lines * box_rows * run; item += threads) {
+    for (int item = int(threadIdx.x); item < pass_lines * box_rows * run; item += threads) {
       const int line_index = item % pass_lines, c = item / pass_lines % run, row = item / (pass_lines * run);
       const Line& line = table[table_row(pass, line_index)];
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;

@@ -9,16 +9,10 @@
 //               first, and added to the running sum by the fp32 adder, which rounds to nearest.
 #pragma once
 
+#include "mma/split.cuh"
 #include "ptx/mma.cuh"
 
 namespace tconv::device {
-
-/// The tensor core reads the upper 19 bits of a word and ignores the others, so the remainder needs no
-/// rounding of its own: it loses at most 2^-23 of the word.
-__device__ inline void split_tf32(u32 word, u32& head, u32& rest) {
-  head = (word + 0x1000) & 0xffffe000;  // to nearest; a NaN survives in the remainder
-  rest = __float_as_uint(__uint_as_float(word) - __uint_as_float(head));
-}
 
 /// The operands of one step of one warp: `M` row tiles of weights, `N` column tiles of inputs.
 template <Math math, int M, int N>

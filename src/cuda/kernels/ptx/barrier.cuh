@@ -33,21 +33,17 @@ __device__ inline void barrier_wait(u32 barrier, u32 parity) {
       : "memory");
 }
 
-/// A contiguous copy of `bytes` (a multiple of 16) that completes on a barrier.
-__device__ inline void bulk_copy(u32 shared, const void* global, u32 bytes, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
+/// Arrives when all copies this thread has begun (copy_async) are complete.
+__device__ inline void barrier_arrive_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
 /// Orders this thread's writes to shared memory before reads by tensor cores and copies.
 __device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
-template <int Name, int Threads>
-__device__ inline void named_sync() {
-  asm volatile("bar.sync %0, %1;" ::"n"(Name), "n"(Threads) : "memory");
+__device__ inline void named_sync(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
 }  // namespace tconv::device::ptx

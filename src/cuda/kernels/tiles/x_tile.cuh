@@ -16,27 +16,36 @@
 
 namespace tconv::device {
 
-template <GemmConfig C>
+/// The threads that load a tile are the whole block.
+struct BlockThreads {
+  __device__ static int index() { return threadIdx.x; }
+};
+
+template <GemmConfig C, class Threads = BlockThreads>
 struct XTile {
   using Element = ElementOf<C>;
   static constexpr int channels_per_word = device::channels_per_word(C);
   static constexpr int chunk = C.chunk_words;
-  static constexpr int threads = threads_of(C);
+  static constexpr int threads = loading_threads(C);
   static constexpr bool last = C.x_channels_last;
   // Copies move `vector` words: along positions (channels first) or channels (channels last).
   // 0 stands for single 16-bit elements.
   static constexpr int vector = C.x_vector;
   static constexpr Int3 extent = x_extent(C);
-  static constexpr int positions = volume(extent);
+  static constexpr int positions = x_positions(C);
   static constexpr int word_stride = x_word_stride(C);
   static constexpr int position_stride = x_position_stride(C);
   static constexpr int words = round_up(x_tile_words(C), 4);
 
+  /// Copies pass through registers: there is nothing asynchronous about them.
+  static constexpr bool through_registers = last ? vector == 0 : channels_per_word == 2;
+
   /// Word offset of a column of the box, before a tap's own offset is added.
   __device__ static int column_offset(int column) {
     const int w = column % C.box.w, row = column / C.box.w;
-    const int h = row % C.box.h, d = row / C.box.h;
-    return ((d * extent.h + h) * extent.w + w) * position_stride;
+    const int h = row % C.box.h, d = row / C.box.h;  // d also counts the slices of one image after another
+    const int slice = d % C.box.d + d / C.box.d * extent.d;
+    return ((slice * extent.h + h) * extent.w + w) * position_stride;
   }
 
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
@@ -73,13 +82,14 @@ struct XTile {
                        tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
-        const int unit = threadIdx.x % unit_lanes + s * unit_lanes;
+        const int unit = Threads::index() % unit_lanes + s * unit_lanes;
         const int position = unit_position(unit);
         const int w = start.w + position % extent.w, row = position / extent.w;
-        const int h = start.h + row % extent.h, d = start.d + row / extent.h;
+        const int slice = row / extent.h, image = slice / extent.d;
+        const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
         const bool inside = unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
-                            unsigned(d) < unsigned(p.in.d);
-        offset[s] = inside ? d * p.xs.d + h * p.xs.h + w * p.xs.w : -1;
+                            unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        offset[s] = inside ? d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n)) : -1;
       }
     }
 
@@ -99,12 +109,12 @@ struct XTile {
         constexpr int units_per_position = chunk / vector;
 #pragma unroll
         for (int s = 0; s < slots; ++s) {
-          const int unit = threadIdx.x + s * threads;
+          const int unit = Threads::index() + s * threads;
           if (units % threads != 0 && s == slots - 1 && unit >= units) break;
           round_words(tile + unit / units_per_position * position_stride + unit % units_per_position * vector);
         }
       } else {
-        const int depth = threadIdx.x / unit_lanes, lane = threadIdx.x % unit_lanes;
+        const int depth = Threads::index() / unit_lanes, lane = Threads::index() % unit_lanes;
 #pragma unroll
         for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k) {
           const int word = k * depth_lanes + depth;
@@ -130,13 +140,11 @@ struct XTile {
     }
 
     __device__ static bool in_group(int channel) {
-      // The wgmma kernel asks for whole chunks, of two pieces each.
-      constexpr int asked = (C.flattened ? hopper_chunk : chunk) * channels_per_word;
-      return C.group_in % asked == 0 || channel < C.group_in;
+      return C.group_in % (chunk * channels_per_word) == 0 || channel < C.group_in;
     }
 
     __device__ void load_channels_first(u32* tile, int chunk_index) const {
-      const int depth = threadIdx.x / unit_lanes, lane = threadIdx.x % unit_lanes;
+      const int depth = Threads::index() / unit_lanes, lane = Threads::index() % unit_lanes;
       const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * 4;
       const Element* const channel = image + (i64(chunk_index) * chunk + depth) * channel_stride;
       const i64 step = depth_lanes * channel_stride;
@@ -159,7 +167,7 @@ struct XTile {
       constexpr int units_per_position = vector ? chunk / vector : chunk * channels_per_word;
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
-        const int unit = threadIdx.x + s * threads;
+        const int unit = Threads::index() + s * threads;
         if (units % threads != 0 && s == slots - 1 && unit >= units) break;
         const int position = unit / units_per_position, part = unit % units_per_position;
         if constexpr (vector > 0) {
@@ -179,10 +187,10 @@ struct XTile {
 
     // 16-bit channels first: two channels meet in one word, so the copy passes through registers.
     __device__ void load_channel_pairs(u32* tile, int chunk_index) const {
-      const int depth = threadIdx.x / unit_lanes;
+      const int depth = Threads::index() / unit_lanes;
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
-        const int unit = threadIdx.x % unit_lanes + s * unit_lanes;
+        const int unit = Threads::index() % unit_lanes + s * unit_lanes;
         if (units % unit_lanes != 0 && s == slots - 1 && unit >= units) break;
 #pragma unroll 2
         for (int word = depth; word < chunk; word += depth_lanes) {

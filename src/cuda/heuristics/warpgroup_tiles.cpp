@@ -1,0 +1,236 @@
+#include "cuda/heuristics/warpgroup_tiles.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tconv::cuda {
+namespace {
+
+using device::ceil_div;
+using device::GemmConfig;
+using device::Math;
+using std::int64_t;
+
+constexpr double l2_bytes_per_cycle = 24;
+constexpr double memory_bytes_per_cycle = 18;
+constexpr double batch_latency = 70;    // operands read, first product of a batch
+constexpr double slab_latency = 120;    // a barrier, and the products before it drained
+constexpr double tile_latency = 1500;   // first x of a tile where none was loaded ahead, stores begun
+constexpr double run_cycles = 6;        // of the copy engine, for a stored run
+constexpr double launch_latency = 4000;
+
+/// Steps of all types, of the types that have any, and whether they all have the same.
+struct Steps {
+  int total = 0, most = 0, types = 0;
+  bool equal = true;
+  explicit Steps(const RowPlan& rows) {
+    for (const BlockType& type : rows.types) {
+      const int steps = int(type.steps.size());
+      total += steps, most = std::max(most, steps), types += steps > 0;
+    }
+    for (const BlockType& type : rows.types) equal = equal && int(type.steps.size()) == most;
+  }
+};
+
+int products_per_step(Math math) {
+  return math == Math::fp32 ? 3 : 1;
+}
+
+/// Registers a multiplying thread needs.
+int registers_of(const GemmConfig& c) {
+  const bool split = c.math == Math::fp32;
+  const int sums = c.position_tiles * c.rows / 2 + (split ? c.rows / 2 : 0);
+  const int operands = device::substeps_of(c) * 4 * (split ? 2 : 1) * (split && c.position_tiles == 1 ? 1 : 2);
+  const int columns = c.position_tiles * (c.box.w % 16 == 0 ? 1 : 2);
+  return sums + operands + columns + 30;
+}
+
+bool fits(const GemmConfig& c, const DeviceLimits& limits) {
+  const int shared = device::warpgroup_shared_bytes(c);
+  return shared <= limits.shared_per_block &&
+         c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
+         registers_of(c) <= device::multiplying_registers(c);
+}
+
+/// Boxes of at most `columns` positions that waste little: widths in eights, or a whole short row; then rows,
+/// slices and images as they fit.
+struct Box {
+  Int3 box;
+  int images;
+};
+std::vector<Box> boxes_for(int columns, const Int3& positions, int64_t batch) {
+  std::vector<Box> boxes;
+  const auto add = [&](int w) {
+    const int rows = columns / w;
+    for (int h = 1; h <= std::min(rows, positions.h); h = h < 8 ? h + 1 : h * 2) {
+      if (h != positions.h && h > 8 && (h & (h - 1))) continue;
+      const int slices = rows / h;
+      for (int d = 1; d <= std::min(slices, positions.d); ++d) {
+        if (d > 1 && h < positions.h && d > 4) break;
+        const bool whole = w >= positions.w && h >= positions.h && d >= positions.d;
+        const int images = whole ? int(std::min<int64_t>(slices / d, batch)) : 1;
+        // At least three quarters of the columns are used, unless there is no more to use.
+        if (!(whole && images == batch) && 4 * images * d * h * w < 3 * columns) continue;
+        boxes.push_back({{d, h, w}, images});
+      }
+    }
+    if (positions.h > 8 && positions.h <= rows && (positions.h & (positions.h - 1))) {
+      const int slices = rows / positions.h, d = std::min(slices, positions.d);
+      const bool whole = w >= positions.w && d >= positions.d;
+      const int images = whole ? int(std::min<int64_t>(slices / d, batch)) : 1;
+      if ((whole && images == batch) || 4 * images * d * positions.h * w >= 3 * columns)
+        boxes.push_back({{d, positions.h, w}, images});
+    }
+  };
+  for (int w = 8; w <= columns; w *= 2) {
+    if (w / 2 >= positions.w) break;
+    if (w < positions.w || w == 8) add(w);
+  }
+  if (positions.w <= columns && positions.w > 0) {
+    add(positions.w);
+    const int padded = device::round_up(positions.w, 8);
+    if (padded != positions.w && padded <= columns) add(padded);
+  }
+  return boxes;
+}
+
+}  // namespace
+
+bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
+  const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
+  return g.group_in > 4 * per_word && rows.rows() >= 8;
+}
+
+int warpgroup_grid(const GemmConfig& c, int64_t tiles, const DeviceLimits& limits) {
+  const int64_t most = int64_t(limits.multiprocessors) * c.blocks_per_sm;
+  if (c.resident_steps == 0) return int(std::min((tiles + c.teams - 1) / c.teams, most));
+  const int64_t blocks = int64_t(c.types) * c.channel_blocks * c.groups, boxes = tiles / blocks;
+  return int(blocks * std::clamp<int64_t>(most / blocks, 1, (boxes + c.teams - 1) / c.teams));
+}
+
+double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
+  const Steps steps(rows);
+  const Int3 boxes = boxes_of(c, shape);
+  const double types = double(rows.types.size());
+  const double products = products_per_step(c.math);
+  const double octets = device::octets_of(c), chunks = device::chunks_of(c), tiles64 = c.position_tiles;
+  const double element = device::element_bytes(c);
+  const int columns = device::box_positions(c);
+
+  // Sums over one set of types.
+  const double tensor = steps.total * octets * tiles64 * products * c.rows / 2.0;
+  const double operands = steps.total * octets * tiles64 * (16 + products * c.rows / 4.0);
+  const double x_words = double(steps.types) * chunks * device::x_tile_words(c);
+  const double narrow = c.x_channels_last ? 1 : c.x_vector >= 4 ? 1 : 4;
+  const double staged = types * c.rows * columns * (c.y_rows ? 1.0 : 0.3);
+  const double shared = operands + x_words * narrow / 32 + staged * (1.5 + element / 4) / 32;
+
+  const double weight_bytes =
+      c.resident_steps ? 0 : steps.total * octets * device::weight_parts(c) * double(device::row_step_bytes(c));
+  const double runs = types * rows.channels_per_block * device::box_rows(c) *
+                      std::max(1.0, double(rows.rows()) / (rows.channels_per_block * rows.width_phases));
+  const double run_bytes = double(c.window > 1 ? device::box_advance(c) : c.box.w) * c.stride.w * element;
+  const double ragged = c.window > 1 || boxes.w == 1 ? 0 : 48;
+  const double stored = c.y_rows ? runs * (run_bytes + ragged) : runs * run_bytes * 1.2;
+  const double x_unique = double(columns) * c.group_in * element / double(rows.channel_blocks);
+  const double l2 = weight_bytes + x_words * 4 + stored;
+  const double memory = stored + x_unique;
+
+  const double resources = std::max({tensor / 0.93, shared / 0.9 + (c.y_rows ? runs * run_cycles : 0),
+                                     l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) / types;
+
+  // One team alone, for one tile.
+  const double batches = steps.total * chunks * tiles64;
+  const double slabs = chunks * (c.resident_steps ? steps.types : double(ceil_div(steps.total, c.steps_per_slab)));
+  const double passes = types * (c.y_rows ? ceil_div(c.rows, c.stage_rows) : 1);
+  const double run_work = c.y_rows ? runs * 2 : 0;
+  const double epilogue = passes * 350 + types * tiles64 * c.rows / 2 * (c.y_rows ? 7 : 14) + run_work;
+  const double exposed = c.x_stages > 2 || chunks > 1 ? 0.5 : 1;
+  const double chain =
+      (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency * exposed;
+
+  const int teams = c.teams * c.blocks_per_sm;
+  const double blocks = double(c.channel_blocks) * c.groups * types;
+  const double tiles = blocks * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
+  const double workers = double(limits.multiprocessors) * teams;
+  const double grid_teams = c.resident_steps ? double(warpgroup_grid(c, int64_t(tiles), limits)) * c.teams : workers;
+  const double rounds = std::ceil(tiles / std::min(grid_teams, workers));
+  const double busy = std::min(1.0, grid_teams / workers);
+  return std::max(tiles / limits.multiprocessors * resources / std::max(busy, 0.25), rounds * chain) + launch_latency +
+         (c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0);
+}
+
+std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, const RowPlan& rows, const Shape& shape,
+                                              const Access& access, const DeviceLimits& limits) {
+  GemmConfig c = layer_config(g, math, rows);
+  c.x_channels_last = access.x_channels_last, c.x_vector = access.x_vector;
+  c.y_rows = access.y_rows && !rows.channel_rows, c.y_pairs = access.y_pairs;
+  c.rows = rows.rows(), c.channel_rows = rows.channel_rows;
+  c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = 1;
+  const Steps steps(rows);
+  const Int3 positions = positions_of(c, shape);
+  const int64_t blocks = int64_t(c.types) * c.channel_blocks * c.groups;
+  const int pass_unit = 8 * c.width_phases / device::gcd(8, c.width_phases);
+
+  std::vector<TileChoice> choices;
+  const auto consider = [&](GemmConfig k) {
+    // As many stages as there is room for, and a staging buffer that is not too small.
+    for (const int buffers : {2, 1}) {
+      k.stage_buffers = buffers;
+      for (int target = 68 * 1024; target >= 8 * 1024; target /= 2) {
+        k.stage_rows = pass_unit;
+        while (k.stage_rows < k.rows && (k.stage_rows + pass_unit) % pass_unit == 0) {
+          GemmConfig larger = k;
+          larger.stage_rows += pass_unit;
+          if (device::stage_bytes(larger) * buffers > target) break;
+          k = larger;
+        }
+        if (k.stage_rows >= k.rows) k.stage_rows = k.rows;
+        for (k.x_stages = 4; k.x_stages >= 2; --k.x_stages) {
+          if (!fits(k, limits)) continue;
+          choices.push_back({k, warpgroup_cycles(k, rows, shape, limits)});
+          return;
+        }
+      }
+    }
+  };
+  for (const int tiles64 : {1, 2, 4}) {
+    c.position_tiles = tiles64;
+    for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
+      c.box = box.box, c.images = box.images;
+      for (const int window : {1, 32 / device::element_bytes(c)}) {
+        c.window = window;
+        if (window > 1 && (!c.y_rows || positions.w <= c.box.w || device::box_advance(c) * 2 <= c.box.w)) continue;
+        for (const int octets : {4, 2, 1}) {
+          if (octets > 1 && device::octets_of(c) % octets != 0) continue;
+          c.chunk_words = 8 * octets;
+          // Streamed weights, one team.
+          c.teams = 1, c.resident_steps = 0;
+          for (const int slab_bytes : {8 * 1024, 16 * 1024}) {
+            const int per_step = octets * device::weight_parts(c) * device::row_step_bytes(c);
+            const int slabs = std::max(1, ceil_div(steps.most * per_step, slab_bytes));
+            c.steps_per_slab = ceil_div(steps.most, slabs);
+            c.stages = 3;
+            for (const int per_sm : {2, 3, 4}) {
+              c.blocks_per_sm = per_sm;
+              consider(c);
+            }
+          }
+          if (!steps.equal || blocks > limits.multiprocessors) continue;
+          c.resident_steps = c.steps_per_slab = steps.most, c.stages = 0;
+          for (const int per_sm : {2, 3, 4}) {
+            c.blocks_per_sm = per_sm;
+            consider(c);
+          }
+          c.teams = 2, c.blocks_per_sm = 1;
+          consider(c);
+        }
+      }
+    }
+  }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const TileChoice& a, const TileChoice& b) { return a.cycles < b.cycles; });
+  return choices;
+}
+
+}  // namespace tconv::cuda

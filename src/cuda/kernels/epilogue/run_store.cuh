@@ -1,0 +1,279 @@
+// The epilogue of the warpgroup kernel. A thread has sums of a few positions and of all rows.
+//
+// Channels first, they leave through shared memory: a line (one channel, phase along depth and height) has a
+// run of outputs for each row of positions of the box, in which the phases along the width interleave. Runs
+// are staged at the alignment they have in memory, so that the copy engine can take all but their ragged
+// ends. Where boxes overlap along the width, runs begin and end at whole sectors of memory and only the ends
+// of a row are ragged: a sector written in two parts by two blocks is paid for twice.
+//
+// With any other strides, channels last first of all, sums go to memory directly.
+#pragma once
+
+#include "ptx/async_copy.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "tile.cuh"
+
+namespace tconv::device {
+
+template <GemmConfig C, class Team>
+struct RunStore {
+  using Element = ElementOf<C>;
+  static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
+  static constexpr int phases = C.width_phases, lines = lines_of_block(C);
+  static constexpr int positions = box_positions(C), rows_in_box = box_rows(C);
+  static constexpr int vector = store_vector(C);
+  static constexpr int run_stride = device::run_stride(C), line_stride = staged_line_stride(C);
+  static constexpr int passes = ceil_div(C.rows, C.stage_rows), pass_lines = stage_lines(C);
+  static_assert(passes == 1 || C.stage_rows % (8 * phases / gcd(8, phases)) == 0, "a pass holds whole lines");
+
+  struct Line {
+    i64 offset;  // of the first output of its first run, outside the tensor perhaps
+    float bias;
+    u32 low;               // the same as `offset`, from address zero, modulo 2^32
+    int first_d, first_h;  // where that run is
+    int exists, unused;
+  };
+  static_assert(sizeof(Line) == row_line_bytes);
+
+  /// Shared memory of a team. Lines are described for the next tile while others still store this one.
+  struct Memory {
+    unsigned char* staging;
+    Line* table;
+    __device__ Element* buffer(u32 pass) const {
+      constexpr int bytes = round_up(stage_bytes(C), 128);
+      return reinterpret_cast<Element*>(staging + (C.stage_buffers == 2 ? (pass & 1) * bytes : 0));
+    }
+    __device__ Line* lines_of(u32 tile) const { return table + (tile & 1) * lines; }
+  };
+
+  template <class Tables>
+  __device__ static void describe(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
+    for (int i = Team::thread(); i < lines; i += warpgroup_size) {
+      const u32 entry = tables.line(tile.type, i);
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      const int channel = tile.group * C.group_out + local;
+      Line line{};
+      line.exists = entry != 0xffffffff && local < C.group_out;
+      line.first_d = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
+      line.first_h = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
+      line.offset = tile.n * p.ys.n + channel * p.ys.c + i64(line.first_d) * p.ys.d + i64(line.first_h) * p.ys.h +
+                    i64(tile.origin.w * C.stride.w - C.padding.w) * p.ys.w;
+      line.low = u32(reinterpret_cast<u64>(p.y) / sizeof(Element) + u64(line.offset));
+      line.bias = p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      table[i] = line;
+    }
+  }
+
+  /// Stores a tile. `pass_count` counts the passes of all tiles so far.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& memory, const Line* table,
+                               const float (&sum)[position_tiles][registers], u32& pass_count) {
+    if constexpr (C.y_rows) {
+#pragma unroll
+      for (int pass = 0; pass < passes; ++pass, ++pass_count) {
+        Element* const buffer = memory.buffer(pass_count);
+        ptx::wait_bulk_reads<C.stage_buffers - 1>();
+        Team::sync();  // the buffer has been read by every copy, and the lines are described
+        if constexpr (phases < C.stride.w) fill_gaps(buffer, table, p, pass);
+        stage(buffer, table, p, sum, pass);
+        ptx::async_proxy_fence();
+        Team::sync();
+        store_runs(p, tile, buffer, table, pass);
+        ptx::commit_bulk_stores();
+      }
+    } else {
+      Team::sync();
+      store_elements(p, tile, table, sum);
+    }
+  }
+  /// To be called before the block ends: copies must not outlive its shared memory.
+  __device__ static void finish() { ptx::wait_bulk_reads<0>(); }
+
+ private:
+  /// A column of the tile as a place in its box.
+  struct Place {
+    int row, w;  // the row counts images, slices and rows of positions
+    __device__ explicit Place(int column) : row(column / C.box.w), w(column % C.box.w) {}
+  };
+  struct BoxRow {
+    int image, d, h;
+    __device__ explicit BoxRow(int row)
+        : image(row / (C.box.d * C.box.h)), d(row / C.box.h % C.box.d), h(row % C.box.h) {}
+    __device__ i64 offset(const ForwardParams& p) const {
+      return i64(image) * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+    }
+  };
+  __device__ static int column(int tile, int half) {
+    return tile * 64 + Team::thread() / warp_size * 16 + lane_index() / 4 + half * 8;
+  }
+  __device__ static int first_row_of_pair() { return lane_index() % 4 * 2; }
+
+  /// A row of the product as a line and the phase of an output.
+  struct RowPlace {
+    int line, phase;
+    __device__ explicit RowPlace(int row) {
+      int index;
+      if constexpr (C.channel_rows) {
+        constexpr int channels = C.channels_per_block;
+        index = row / channels % phases;
+        line = row / (channels * phases) * channels + row % channels;
+      } else {
+        index = row % phases, line = row / phases;
+      }
+      phase = index;
+      if constexpr (phases < C.stride.w) {
+#pragma unroll
+        for (int i = 0; i < phases; ++i)
+          if (index == i) phase = phase_with_taps(C, i);
+      }
+    }
+  };
+
+  __device__ static u32 skew_of(u32 low) { return low % vector; }
+
+  __device__ static void stage(Element* buffer, const Line* table, const ForwardParams& p,
+                               const float (&sum)[position_tiles][registers], int pass) {
+    int place[position_tiles][2];
+    u32 row_low[position_tiles][2];
+#pragma unroll
+    for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Place at(column(m, half));
+        place[m][half] = at.row * run_stride + at.w * C.stride.w;
+        row_low[m][half] = rows_in_box == 1 ? 0 : u32(BoxRow(at.row).offset(p));
+      }
+    constexpr int pass_tiles = C.stage_rows / 8;
+#pragma unroll
+    for (int i = 0; i < pass_tiles; ++i) {
+      const int n = pass * pass_tiles + i;
+      if (n * 8 >= C.rows) break;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const RowPlace row(n * 8 + first_row_of_pair() + e);
+        if (C.rows % phases != 0 && row.line >= lines) continue;
+        const Line& line = table[row.line];
+        const float bias = line.bias;
+        const u32 low = line.low;
+        Element* const target = buffer + (row.line - pass * pass_lines) * line_stride + row.phase;
+#pragma unroll
+        for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (positions % 64 != 0 && column(m, half) >= positions) continue;
+            target[place[m][half] + skew_of(low + row_low[m][half])] =
+                to_element<Element>(sum[m][n * 4 + half * 2 + e] + bias);
+          }
+      }
+    }
+  }
+
+  /// Outputs of phases along the width that have no taps are the bias.
+  __device__ static void fill_gaps(Element* buffer, const Line* table, const ForwardParams& p, int pass) {
+    for (int item = Team::thread(); item < pass_lines * rows_in_box * C.box.w; item += warpgroup_size) {
+      const int w = item % C.box.w, row = item / C.box.w % rows_in_box, in_pass = item / (C.box.w * rows_in_box);
+      if (pass * pass_lines + in_pass >= lines) break;
+      const Line& line = table[pass * pass_lines + in_pass];
+      Element* const run = buffer + in_pass * line_stride + row * run_stride + w * C.stride.w +
+                           skew_of(line.low + (rows_in_box == 1 ? 0 : u32(BoxRow(row).offset(p))));
+#pragma unroll
+      for (int phase = 0; phase < C.stride.w; ++phase)
+        if (!phase_has_taps(C, phase)) run[phase] = to_element<Element>(line.bias);
+    }
+  }
+
+  /// One thread sees to a run.
+  __device__ static void store_runs(const ForwardParams& p, const Tile& tile, const Element* buffer, const Line* table,
+                                    int pass) {
+    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
+#pragma unroll 1
+    for (int item = Team::thread(); item < pass_lines * rows_in_box; item += warpgroup_size) {
+      const int in_pass = item / rows_in_box, row = item % rows_in_box;
+      if (pass * pass_lines + in_pass >= lines) break;
+      const Line& line = table[pass * pass_lines + in_pass];
+      const BoxRow at(row);
+      if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
+          unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h) ||
+          (C.images > 1 && tile.n + at.image >= p.batch))
+        continue;
+      const i64 offset = rows_in_box == 1 ? 0 : at.offset(p);
+      Element* const run = static_cast<Element*>(p.y) + line.offset + offset;
+      const u32 low = line.low + u32(offset);
+      const Element* const staged = buffer + in_pass * line_stride + row * run_stride + skew_of(low);
+      int first = max(0, -ow0), end = min(C.box.w * C.stride.w, p.out.w - ow0);
+      if constexpr (C.window > 1) {
+        constexpr int advance = box_advance(C) * C.stride.w;
+        const auto aligned = [&](int c) { return c + int((0u - (low + u32(c))) % C.window); };
+        if (tile.box_w > 0) first = max(first, aligned(0));
+        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+      }
+      const int head = min(end, first + int((0u - (low + u32(first))) % vector));
+      const int tail = max(head, end - int((low + u32(end)) % vector));
+      if (tail > head)
+        ptx::bulk_store(run + head, ptx::shared_address(staged + head), u32(tail - head) * u32(sizeof(Element)));
+      for (int c = first; c < head; ++c) run[c] = staged[c];
+      for (int c = tail; c < end; ++c) run[c] = staged[c];
+    }
+  }
+
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Line* table,
+                                        const float (&sum)[position_tiles][registers]) {
+    Element* const y = static_cast<Element*>(p.y);
+    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
+    // Pairs of rows are neighbouring channels, and stay together where memory has them together.
+    constexpr bool pairs = C.y_pairs && C.channel_rows && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+#pragma unroll
+    for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int at_column = column(m, half);
+        const Place place(at_column);
+        const BoxRow at(place.row);
+        if (at_column >= positions || (C.images > 1 && tile.n + at.image >= p.batch)) continue;
+        const i64 offset = at.offset(p) + i64(place.w * C.stride.w) * p.ys.w;
+        const int ow = ow0 + place.w * C.stride.w;
+#pragma unroll
+        for (int n = 0; n < C.rows / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; e += pairs ? 2 : 1) {
+            const RowPlace row(n * 8 + first_row_of_pair() + e);
+            if (row.line >= lines) continue;
+            const Line& line = table[row.line];
+            if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
+                unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h) ||
+                unsigned(ow + row.phase) >= unsigned(p.out.w))
+              continue;
+            Element* const target = y + (line.offset + offset + i64(row.phase) * p.ys.w);
+            const float* const value = sum[m] + n * 4 + half * 2 + e;
+            if constexpr (pairs) {
+              store_pair(target, value[0] + line.bias, value[1] + table[row.line + 1].bias);
+            } else {
+              *target = to_element<Element>(value[0] + line.bias);
+            }
+          }
+        // The phases without taps, once for each line.
+        if constexpr (phases < C.stride.w) {
+          for (int i = lane_index() % 4; i < lines; i += 4) {
+            const Line& line = table[i];
+            if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
+                unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h))
+              continue;
+#pragma unroll
+            for (int phase = 0; phase < C.stride.w; ++phase)
+              if (!phase_has_taps(C, phase) && unsigned(ow + phase) < unsigned(p.out.w))
+                y[line.offset + offset + i64(phase) * p.ys.w] = to_element<Element>(line.bias);
+          }
+        }
+      }
+  }
+
+  __device__ static void store_pair(float* target, float a, float b) {
+    *reinterpret_cast<float2*>(target) = make_float2(a, b);
+  }
+  template <class Half>
+  __device__ static void store_pair(Half* target, float a, float b) {
+    *reinterpret_cast<u32*>(target) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+  }
+};
+
+}  // namespace tconv::device

@@ -1,0 +1,361 @@
+// The warpgroup kernel (sm_90a): the product on wgmma, with x as it lies in memory.
+//
+//   rows     positions, 64 for each product of a warpgroup
+//   columns  (phase, output channel) rows of the plan, N of them
+//   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
+//
+// x is the operand in registers. Its tile is the one of the general kernel, copied as it is: a lane reads its
+// words where the tap's shift puts them, rounds or splits them on the way, and no transposed copy is ever
+// made. Weights are the operand in shared memory, packed once in the order the tensor core reads.
+//
+// A block has one warpgroup that loads and one or two teams. A team is a warpgroup that multiplies and
+// stores, and its share of the loading threads; it works on tiles of its own. While one team, or the team of
+// another block of the multiprocessor, stores, the tensor cores work for the others.
+//
+// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block;
+// elsewhere each tile streams them through a ring.
+//
+// C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
+#pragma once
+
+#include "epilogue/run_store.cuh"
+#include "mma/split.cuh"
+#include "ptx/wgmma.cuh"
+#include "tiles/x_tile.cuh"
+
+namespace tconv::device {
+
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
+template <int Slots>
+struct Ring {
+  int slot = 0;
+  u32 parity = 0;
+  __device__ void advance() {
+    if (++slot == Slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct WarpgroupGemm {
+  static constexpr int threads = warpgroup_size * (1 + C.teams);
+  static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
+  static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
+  static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
+  static_assert(position_tiles == 1 || position_tiles % 2 == 0, "operand buffers take turns");
+
+  /// The warpgroup of a team that multiplies and stores.
+  struct Multipliers {
+    __device__ static int team() { return threadIdx.x / warpgroup_size - 1; }
+    __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+    __device__ static void sync() { ptx::named_sync(1 + team(), warpgroup_size); }
+  };
+  /// The threads that load x for a team.
+  struct Loaders {
+    static constexpr int count = x_loaders_of(C);
+    __device__ static int team() { return threadIdx.x / count; }
+    __device__ static int index() { return threadIdx.x % count; }
+  };
+  using X = XTile<C, Loaders>;
+  using Store = RunStore<C, Multipliers>;
+
+  /// The tiles of a team: every `stride`th from its own.
+  struct Schedule {
+    int block, box, box_stride, boxes;
+    __device__ Schedule(const ForwardParams& p, int team) {
+      constexpr int blocks = Tile::blocks(C);
+      if constexpr (resident) {
+        block = blockIdx.x % blocks;
+        box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
+        boxes = p.tiles / blocks;
+      } else {
+        block = 0;
+        box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+        boxes = p.tiles;
+      }
+    }
+    __device__ bool done() const { return box >= boxes; }
+    __device__ void advance() { box += box_stride; }
+    __device__ Tile tile(const ForwardParams& p) const {
+      return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
+    }
+    /// The packed weights of a tile.
+    __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
+      const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+      const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+      return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
+             row_block * steps * weight_parts(C) * row_step_bytes(C);
+    }
+  };
+
+  struct Shared {
+    u32 resident_weights;
+    u32* x;
+    u32 weights;
+    typename Store::Memory store;
+    u32 barriers;
+    __device__ explicit Shared(int team) {
+      extern __shared__ __align__(128) unsigned char memory[];
+      constexpr int x_bytes = C.x_stages * x_slot_words * 4;
+      resident_weights = ptx::shared_address(memory);
+      unsigned char* const own = memory + resident_bytes(C) + team * team_bytes(C);
+      x = reinterpret_cast<u32*>(own);
+      weights = ptx::shared_address(own) + x_bytes;
+      store.staging = own + x_bytes + weight_ring_bytes(C);
+      store.table = reinterpret_cast<typename Store::Line*>(store.staging +
+                                                            C.stage_buffers * round_up(stage_bytes(C), 128));
+      barriers = ptx::shared_address(memory) + resident_bytes(C) + C.teams * team_bytes(C) +
+                 (1 + team * team_barriers(C)) * 8;
+    }
+    static constexpr int x_slot_words = round_up(x_tile_words(C), 32);
+    __device__ u32 x_full(int slot) const { return barriers + slot * 8; }
+    __device__ u32 x_empty(int slot) const { return x_full(C.x_stages + slot); }
+    __device__ u32 weights_full(int slot) const { return x_full(2 * C.x_stages + slot); }
+    __device__ u32 weights_empty(int slot) const { return x_full(2 * C.x_stages + C.stages + slot); }
+    __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
+  };
+
+  __device__ static void run(const ForwardParams& p) {
+    constexpr int warps = warpgroup_size / warp_size;
+    if (threadIdx.x == 0) {
+      for (int team = 0; team < C.teams; ++team) {
+        const Shared shared(team);
+        for (int i = 0; i < C.x_stages; ++i) {
+          ptx::barrier_init(shared.x_full(i), Loaders::count);
+          ptx::barrier_init(shared.x_empty(i), warps);
+        }
+        for (int i = 0; i < C.stages; ++i) {
+          ptx::barrier_init(shared.weights_full(i), 1);
+          ptx::barrier_init(shared.weights_empty(i), warps);
+        }
+      }
+      ptx::barrier_init(Shared::weights_resident(), 1);
+      ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x < warpgroup_size) {
+      ptx::registers_decrease<loading_registers>();
+      if (resident && threadIdx.x == 0) load_resident(p);
+      if (Loaders::team() < C.teams)
+        load_x(p, Shared(Loaders::team()));
+      else if (!resident && threadIdx.x == warpgroup_size / 2)
+        load_weights(p, Shared(0));
+    } else {
+      ptx::registers_increase<multiplying_registers(C)>();
+      multiply_and_store(p, Shared(Multipliers::team()));
+    }
+  }
+
+  // ---- The loading warpgroup -----------------------------------------------------------------------
+
+  __device__ static void load_resident(const ForwardParams& p) {
+    const Schedule schedule(p, 0);
+    const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+    const unsigned char* from = schedule.weights(p, tile);
+    // The largest copy an instruction takes is below a megabyte, and shared memory is smaller still.
+    ptx::barrier_arrive_expect(Shared::weights_resident(), resident_bytes(C));
+    ptx::bulk_load(Shared(0).resident_weights, from, resident_bytes(C), Shared::weights_resident());
+  }
+
+  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    typename X::Loader loader;
+    Ring<C.x_stages> ring;
+    for (Schedule schedule(p, Loaders::team()); !schedule.done(); schedule.advance()) {
+      const Tile tile = schedule.tile(p);
+      if (Tables::steps(tile.type) == 0) continue;
+      loader.seek(p, tile);
+      for (int chunk = 0; chunk < chunks; ++chunk, ring.advance()) {
+        ptx::barrier_wait(shared.x_empty(ring.slot), ring.parity ^ 1);
+        loader.load(shared.x + ring.slot * Shared::x_slot_words, chunk);
+        if constexpr (X::through_registers)
+          ptx::barrier_arrive(shared.x_full(ring.slot));
+        else
+          ptx::barrier_arrive_copies(shared.x_full(ring.slot));
+      }
+    }
+  }
+
+  __device__ static void load_weights(const ForwardParams& p, const Shared& shared) {
+    constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+    Ring<C.stages> ring;
+    for (Schedule schedule(p, 0); !schedule.done(); schedule.advance()) {
+      const Tile tile = schedule.tile(p);
+      const unsigned char* const packed = schedule.weights(p, tile);
+      const int steps = Tables::steps(tile.type);
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        for (int step = 0; step < steps; step += C.steps_per_slab, ring.advance()) {
+          const int bytes = min(C.steps_per_slab, steps - step) * step_bytes;
+          ptx::barrier_wait(shared.weights_empty(ring.slot), ring.parity ^ 1);
+          ptx::barrier_arrive_expect(shared.weights_full(ring.slot), octets * bytes);
+          for (int o = 0; o < octets; ++o)
+            ptx::bulk_load(shared.weights + ring.slot * row_slab_bytes(C) + o * C.steps_per_slab * step_bytes,
+                           packed + (i64(chunk * octets + o) * steps + step) * step_bytes, bytes,
+                           shared.weights_full(ring.slot));
+        }
+    }
+  }
+
+  // ---- Products and stores -------------------------------------------------------------------------
+
+  __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
+    if constexpr (resident) ptx::barrier_wait(Shared::weights_resident(), 0);
+    Products products(shared);
+    u32 tiles = 0, passes = 0;
+    for (Schedule schedule(p, Multipliers::team()); !schedule.done(); schedule.advance(), ++tiles) {
+      const Tile tile = schedule.tile(p);
+      auto* const lines = shared.store.lines_of(tiles);
+      Store::describe(p, tile, lines, Tables{});
+      float sum[position_tiles][registers];
+      products.multiply(sum, tile.type);
+      Store::store(p, tile, shared.store, lines, sum, passes);
+    }
+    Store::finish();
+  }
+
+  struct Products {
+    const Shared& shared;
+    Ring<C.x_stages> x;
+    Ring<C.stages> weights;
+    // Where this lane finds its words of each tile of positions, the first eight and the last eight.
+    static constexpr bool halves_follow = C.box.w % 16 == 0;
+    int column[position_tiles][halves_follow ? 1 : 2];
+
+    /// One operand: four words of each octet, and in fp32 their remainders.
+    struct Operand {
+      u32 head[octets][4];
+      u32 rest[split ? octets : 1][4];
+    };
+
+    __device__ explicit Products(const Shared& s) : shared(s) {
+      const int first = Multipliers::thread() / warp_size * 16 + lane_index() / 4;
+#pragma unroll
+      for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+        for (int half = 0; half < (halves_follow ? 1 : 2); ++half)
+          column[m][half] = lane_index() % 4 * X::word_stride +
+                            X::column_offset(min(m * 64 + first + half * 8, box_positions(C) - 1));
+    }
+
+    __device__ void load(Operand& a, const u32* tile, int m) const {
+      const u32* const low = tile + column[m][0];
+      const u32* const high = halves_follow ? low + 8 * X::position_stride : tile + column[m][halves_follow ? 0 : 1];
+#pragma unroll
+      for (int o = 0; o < octets; ++o) {
+        const u32 word[4] = {low[o * 8 * X::word_stride], high[o * 8 * X::word_stride],
+                             low[(o * 8 + 4) * X::word_stride], high[(o * 8 + 4) * X::word_stride]};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if constexpr (split)
+            split_tf32(word[i], a.head[o][i], a.rest[o][i]);
+          else
+            a.head[o][i] = C.math == Math::tf32 ? ptx::round_tf32(word[i]) : word[i];
+        }
+      }
+    }
+
+    /// Issues the products of one operand with the weights of one step. `slab` is the first octet's, octets lie
+    /// `octet_bytes` apart.
+    __device__ static void issue(float (&sum)[registers], const Operand& a, u32 slab, int octet_bytes, bool add) {
+      ptx::wgmma_fence();
+      if constexpr (split) {
+        // The small products first: they are lost in nothing yet.
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(sum, a.rest[o], ptx::wgmma_operand(slab + o * octet_bytes), o > 0);
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(sum, a.head[o], ptx::wgmma_operand(slab + o * octet_bytes + row_step_bytes(C)), true);
+      }
+#pragma unroll
+      for (int o = 0; o < octets; ++o)
+        Wgmma::multiply(sum, a.head[o], ptx::wgmma_operand(slab + o * octet_bytes), split || add || o > 0);
+      ptx::wgmma_commit();
+    }
+
+    /// What the products of a step have read may be loaded over: by one lane of each warp.
+    __device__ static void release(u32 barrier) {
+      if (lane_index() == 0) ptx::barrier_arrive(barrier);
+    }
+
+    __device__ void multiply(float (&sum)[position_tiles][registers], int type) {
+      const int steps = Tables::steps(type), first_entry = Tables::first_entry(type);
+      if (split || steps == 0) {
+#pragma unroll
+        for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+          for (int i = 0; i < registers; ++i) sum[m][i] = 0;
+      }
+      constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+      bool add = false;
+      for (int chunk = 0; chunk < chunks && steps > 0; ++chunk, x.advance()) {
+        ptx::barrier_wait(shared.x_full(x.slot), x.parity);
+        const u32* const tile = shared.x + x.slot * Shared::x_slot_words;
+        if constexpr (resident) {
+          const u32 slab = shared.resident_weights + chunk * octets * steps * step_bytes;
+          multiply_steps(sum, tile, slab, steps * step_bytes, first_entry, steps, add);
+          add = true;
+        } else {
+#pragma unroll 1
+          for (int step = 0; step < steps; step += C.steps_per_slab, weights.advance()) {
+            ptx::barrier_wait(shared.weights_full(weights.slot), weights.parity);
+            multiply_steps(sum, tile, shared.weights + weights.slot * row_slab_bytes(C), C.steps_per_slab * step_bytes,
+                           first_entry + step, min(C.steps_per_slab, steps - step), add);
+            add = true;
+            ptx::wgmma_wait<0>();
+            release(shared.weights_empty(weights.slot));
+          }
+        }
+        ptx::wgmma_wait<0>();
+        release(shared.x_empty(x.slot));
+      }
+    }
+
+    /// A few steps of one chunk. Operands are read while the products before them are formed.
+    __device__ void multiply_steps(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int octet_bytes,
+                                   int entry, int count, bool add) const {
+      constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+      Operand a[2];
+      if constexpr (split) {
+#pragma unroll 1
+        for (int s = 0; s < count; ++s, slab += step_bytes) {
+          const u32* const at = tile + Tables::low_offset(entry + s);
+          load(a[0], at, 0);
+#pragma unroll
+          for (int m = 0; m < position_tiles; ++m) {
+            float part[registers];
+            issue(part, a[m % 2], slab, octet_bytes, false);
+            if (m + 1 < position_tiles) load(a[(m + 1) % 2], at, m + 1);
+            ptx::wgmma_wait<0>();
+            // The tensor core truncates its sums; the fp32 adder rounds to nearest.
+#pragma unroll
+            for (int i = 0; i < registers; ++i) sum[m][i] += part[i];
+          }
+        }
+      } else if constexpr (position_tiles == 1) {
+#pragma unroll 1
+        for (int s = 0; s < count; s += 2, slab += 2 * step_bytes) {
+          load(a[0], tile + Tables::low_offset(entry + s), 0);
+          issue(sum[0], a[0], slab, octet_bytes, add || s > 0);
+          ptx::wgmma_wait<1>();
+          if (s + 1 < count) {
+            load(a[1], tile + Tables::low_offset(entry + s + 1), 0);
+            issue(sum[0], a[1], slab + step_bytes, octet_bytes, true);
+            ptx::wgmma_wait<1>();
+          }
+        }
+      } else {
+#pragma unroll 1
+        for (int s = 0; s < count; ++s, slab += step_bytes) {
+          const u32* const at = tile + Tables::low_offset(entry + s);
+#pragma unroll
+          for (int m = 0; m < position_tiles; ++m) {
+            load(a[m % 2], at, m);
+            issue(sum[m], a[m % 2], slab, octet_bytes, add || s > 0);
+            ptx::wgmma_wait<1>();
+          }
+        }
+      }
+    }
+  };
+};
+
+}  // namespace tconv::device
