@@ -68,7 +68,7 @@ std::string config_text(const GemmConfig& c) {
       << "    .teams = " << c.teams << ", .rows = " << c.rows << ", .position_tiles = " << c.position_tiles
       << ", .images = " << c.images << ", .window = " << c.window << ",\n"
       << "    .stage_rows = " << c.stage_rows << ", .stage_buffers = " << c.stage_buffers
-      << ", .y_pairs = " << text(c.y_pairs) << ", .channel_rows = " << text(c.channel_rows) << "};\n";
+      << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs) << ", .channel_rows = " << text(c.channel_rows) << "};\n";
   return out.str();
 }
 

@@ -13,10 +13,11 @@ using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 24;
 constexpr double memory_bytes_per_cycle = 18;
-constexpr double batch_latency = 70;    // operands read, first product of a batch
-constexpr double slab_latency = 120;    // a barrier, and the products before it drained
+constexpr double batch_latency = 100;   // operands read, first product of a batch
+constexpr double slab_latency = 60;     // a barrier
 constexpr double tile_latency = 1500;   // first x of a tile where none was loaded ahead, stores begun
-constexpr double run_cycles = 6;        // of the copy engine, for a stored run
+constexpr double load_latency = 1800;   // from the request of a slot to its use, under load
+constexpr double run_cycles = 3;        // set-up of a stored run
 constexpr double launch_latency = 4000;
 
 /// Steps of all types, of the types that have any, and whether they all have the same.
@@ -39,17 +40,19 @@ int products_per_step(Math math) {
 /// Registers a multiplying thread needs.
 int registers_of(const GemmConfig& c) {
   const bool split = c.math == Math::fp32;
-  const int sums = c.position_tiles * c.rows / 2 + (split ? c.rows / 2 : 0);
-  const int operands = device::substeps_of(c) * 4 * (split ? 2 : 1) * (split && c.position_tiles == 1 ? 1 : 2);
+  const int sums = (c.position_tiles + (split ? 2 : 0)) * c.rows / 2;
+  const int octets = device::substeps_of(c) * device::batch_steps_of(c);
+  const int operands = octets * 4 * (split ? 2 : 1) * (c.position_tiles == 1 ? 1 : 2);
   const int columns = c.position_tiles * (c.box.w % 16 == 0 ? 1 : 2);
-  return sums + operands + columns + 30;
+  return sums + operands + columns + 24;
 }
 
 bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   const int shared = device::warpgroup_shared_bytes(c);
   return shared <= limits.shared_per_block &&
          c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
-         registers_of(c) <= device::multiplying_registers(c);
+         registers_of(c) <= device::multiplying_registers(c) &&
+         device::entry_registers(c) >= c.rows / 2 + 32;  // the assembler wants room for a product from the start
 }
 
 /// Boxes of at most `columns` positions that waste little: widths in eights, or a whole short row; then rows,
@@ -98,7 +101,11 @@ std::vector<Box> boxes_for(int columns, const Int3& positions, int64_t batch) {
 
 bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
-  return g.group_in > 4 * per_word && rows.rows() >= 8;
+  if (g.group_in <= 4 * per_word) return false;
+  // Few rows read positions from shared memory for few products, and short sums are soon stored: there the general
+  // kernel, all of whose warps store, is ahead.
+  const double depth = double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
+  return rows.rows() > 16 && depth >= 24;
 }
 
 int warpgroup_grid(const GemmConfig& c, int64_t tiles, const DeviceLimits& limits) {
@@ -140,14 +147,22 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
                                      l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) / types;
 
   // One team alone, for one tile.
-  const double batches = steps.total * chunks * tiles64;
+  const double batches = steps.total * chunks * tiles64 / device::batch_steps_of(c);
   const double slabs = chunks * (c.resident_steps ? steps.types : double(ceil_div(steps.total, c.steps_per_slab)));
   const double passes = types * (c.y_rows ? ceil_div(c.rows, c.stage_rows) : 1);
-  const double run_work = c.y_rows ? runs * 2 : 0;
-  const double epilogue = passes * 350 + types * tiles64 * c.rows / 2 * (c.y_rows ? 7 : 14) + run_work;
-  const double exposed = c.x_stages > 2 || chunks > 1 ? 0.5 : 1;
-  const double chain =
-      (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency * exposed;
+  // Sums staged, runs described by a thread each, vectors stored by a thread each: instructions of a warp, which
+  // issues one in about three cycles.
+  const double run_vectors = double(device::run_stride(c)) / device::store_vector(c);
+  const double described = types * device::ceil_div(device::stage_lines(c) * device::box_rows(c), 128) * passes / types;
+  const double epilogue =
+      passes * (c.stage_buffers == 2 ? 150 : 250) +
+      3 * (types * tiles64 * c.rows / 2 * (c.y_rows ? device::box_rows(c) == 1 ? 3 : 6 : 12) +
+           (c.y_rows ? described * 90 + runs * run_vectors / 128 * 16 : 0));
+  const double chain = (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency * 0.3;
+  // Loads of a team: what it has under way arrives one latency later.
+  const double x_bytes = x_words * 4 / types, x_ahead = (c.x_stages - 1) * double(device::x_tile_words(c)) * 4;
+  const double weights_ahead = c.resident_steps ? 1 : (c.stages - 1) * double(device::row_slab_bytes(c));
+  const double loads = load_latency * std::max(x_bytes / x_ahead, c.resident_steps ? 0.0 : weight_bytes / types / weights_ahead);
 
   const int teams = c.teams * c.blocks_per_sm;
   const double blocks = double(c.channel_blocks) * c.groups * types;
@@ -156,7 +171,9 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double grid_teams = c.resident_steps ? double(warpgroup_grid(c, int64_t(tiles), limits)) * c.teams : workers;
   const double rounds = std::ceil(tiles / std::min(grid_teams, workers));
   const double busy = std::min(1.0, grid_teams / workers);
-  return std::max(tiles / limits.multiprocessors * resources / std::max(busy, 0.25), rounds * chain) + launch_latency +
+  // Teams do not hide each other's chains altogether.
+  return std::max(tiles / limits.multiprocessors * resources / std::max(busy, 0.25), rounds * std::max(chain, loads)) +
+         0.1 * rounds * chain + launch_latency +
          (c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0);
 }
 
@@ -168,31 +185,32 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
   c.rows = rows.rows(), c.channel_rows = rows.channel_rows;
   c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = 1;
   const Steps steps(rows);
+  c.round_on_load = math == Math::tf32 && steps.total >= 4 * steps.types;
   const Int3 positions = positions_of(c, shape);
   const int64_t blocks = int64_t(c.types) * c.channel_blocks * c.groups;
   const int pass_unit = 8 * c.width_phases / device::gcd(8, c.width_phases);
 
   std::vector<TileChoice> choices;
   const auto consider = [&](GemmConfig k) {
-    // As many stages as there is room for, and a staging buffer that is not too small.
-    for (const int buffers : {2, 1}) {
-      k.stage_buffers = buffers;
-      for (int target = 68 * 1024; target >= 8 * 1024; target /= 2) {
-        k.stage_rows = pass_unit;
-        while (k.stage_rows < k.rows && (k.stage_rows + pass_unit) % pass_unit == 0) {
-          GemmConfig larger = k;
-          larger.stage_rows += pass_unit;
-          if (device::stage_bytes(larger) * buffers > target) break;
-          k = larger;
-        }
-        if (k.stage_rows >= k.rows) k.stage_rows = k.rows;
-        for (k.x_stages = 4; k.x_stages >= 2; --k.x_stages) {
-          if (!fits(k, limits)) continue;
-          choices.push_back({k, warpgroup_cycles(k, rows, shape, limits)});
-          return;
+    // Staging buffers of different size; then as many stages as there is room for.
+    int last_rows = 0;
+    for (const int buffers : {1, 2})
+      for (const int part : {1, 2, 4, 8}) {
+        k.stage_buffers = buffers;
+        k.stage_rows = std::min(k.rows, device::round_up(ceil_div(k.rows, part), pass_unit));
+        if ((buffers == 2) == (k.stage_rows >= k.rows) || k.stage_rows == last_rows) continue;
+        last_rows = k.stage_rows;
+        // Streamed weights are wanted first, then x.
+        for (k.stages = k.resident_steps ? 0 : 5; k.stages >= (k.resident_steps ? 0 : 3); --k.stages) {
+          bool found = false;
+          for (k.x_stages = 6; k.x_stages >= 2 && !found; --k.x_stages)
+            if (fits(k, limits)) {
+              choices.push_back({k, warpgroup_cycles(k, rows, shape, limits)});
+              found = true;
+            }
+          if (found) break;
         }
       }
-    }
   };
   for (const int tiles64 : {1, 2, 4}) {
     c.position_tiles = tiles64;
@@ -206,24 +224,26 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
           c.chunk_words = 8 * octets;
           // Streamed weights, one team.
           c.teams = 1, c.resident_steps = 0;
-          for (const int slab_bytes : {8 * 1024, 16 * 1024}) {
+          for (const int slab_bytes : {8 * 1024, 12 * 1024}) {
             const int per_step = octets * device::weight_parts(c) * device::row_step_bytes(c);
             const int slabs = std::max(1, ceil_div(steps.most * per_step, slab_bytes));
             c.steps_per_slab = ceil_div(steps.most, slabs);
-            c.stages = 3;
+            // Whole batches, as far as there are.
+            const int batch = std::max(1, 4 / octets);
+            if (c.steps_per_slab > batch && c.steps_per_slab < steps.most)
+              c.steps_per_slab = device::round_up(c.steps_per_slab, c.steps_per_slab % 3 == 0 && octets == 1 ? 3 : batch);
             for (const int per_sm : {2, 3, 4}) {
               c.blocks_per_sm = per_sm;
               consider(c);
             }
           }
           if (!steps.equal || blocks > limits.multiprocessors) continue;
-          c.resident_steps = c.steps_per_slab = steps.most, c.stages = 0;
+          c.resident_steps = c.steps_per_slab = steps.most;
           for (const int per_sm : {2, 3, 4}) {
             c.blocks_per_sm = per_sm;
             consider(c);
           }
-          c.teams = 2, c.blocks_per_sm = 1;
-          consider(c);
+          for (c.teams = 2, c.blocks_per_sm = 1; c.teams <= 3; ++c.teams) consider(c);
         }
       }
     }

@@ -73,6 +73,7 @@ struct GemmConfig {
   int window;           // stored runs start at multiples of this many outputs; 1: where the box starts
   int stage_rows;       // rows that pass through shared memory at a time
   int stage_buffers;    // 1 or 2
+  bool round_on_load;   // TF32: x is rounded in its tile, once for all taps, not where it is read
   bool y_pairs;         // two neighbouring channels of an output are one aligned word
   bool channel_rows;    // channels are the fastest index of rows, not phases: channels-last outputs
 
@@ -87,7 +88,7 @@ constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * w
 constexpr int warpgroup_size = 128;
 /// Threads that load x for a team. Where weights are streamed, the other half of the warpgroup sees to them.
 constexpr int x_loaders_of(const GemmConfig& c) {
-  return c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
+  return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
 }
 /// Threads that load x tiles together.
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
@@ -178,6 +179,13 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+/// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
+/// (fp32 splits operands, and takes one.)
+constexpr int batch_steps_of(const GemmConfig& c) {
+  if (c.math == Math::fp32) return 1;
+  if (substeps_of(c) == 1 && c.steps_per_slab % 4 != 0 && c.steps_per_slab % 3 == 0) return 3;
+  return max_of(1, min_of(4 / substeps_of(c), c.steps_per_slab));
+}
 /// Of the block, where weights are resident; of a team otherwise.
 constexpr int resident_bytes(const GemmConfig& c) {
   return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
@@ -205,15 +213,20 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
 constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int run_entry_bytes = 16;
+/// A staging buffer, and with the table of its runs.
+constexpr int staging_bytes(const GemmConfig& c) {
+  return c.y_rows ? round_up(stage_lines(c) * staged_line_stride(c) * element_bytes(c), 128) : 0;
+}
 constexpr int stage_bytes(const GemmConfig& c) {
-  return c.y_rows ? stage_lines(c) * staged_line_stride(c) * element_bytes(c) : 0;
+  return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
 constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
   return round_up(c.x_stages * round_up(x_tile_words(c), 32) * 4 + weight_ring_bytes(c) +
-                      c.stage_buffers * round_up(stage_bytes(c), 128) + 2 * lines_of_block(c) * row_line_bytes,
+                      c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
                   128);
 }
 constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
@@ -226,7 +239,7 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
 constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * (1 + c.teams)) / 8 * 8, 248);
 }
-constexpr int loading_registers = 56;
+constexpr int loading_registers = 64;
 constexpr int multiplying_registers(const GemmConfig& c) {
   return min_of((entry_registers(c) * (1 + c.teams) - loading_registers) / c.teams / 8 * 8, 240);
 }

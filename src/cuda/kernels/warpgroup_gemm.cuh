@@ -8,7 +8,7 @@
 // words where the tap's shift puts them, rounds or splits them on the way, and no transposed copy is ever
 // made. Weights are the operand in shared memory, packed once in the order the tensor core reads.
 //
-// A block has one warpgroup that loads and one or two teams. A team is a warpgroup that multiplies and
+// A block has one warpgroup that loads and one to three teams. A team is a warpgroup that multiplies and
 // stores, and its share of the loading threads; it works on tiles of its own. While one team, or the team of
 // another block of the multiprocessor, stores, the tensor cores work for the others.
 //
@@ -20,6 +20,7 @@
 
 #include "epilogue/run_store.cuh"
 #include "mma/split.cuh"
+#include "ptx/bulk_copy.cuh"
 #include "ptx/wgmma.cuh"
 #include "tiles/x_tile.cuh"
 
@@ -41,6 +42,10 @@ struct WarpgroupGemm {
   static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
   static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
   static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
+  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+  // Operands are read for about four octets at a time: fewer would wait for shared memory more than they multiply.
+  static constexpr int batch_steps = split ? 1 : batch_steps_of(C);
+  static constexpr int batch_octets = batch_steps * octets;
   static_assert(position_tiles == 1 || position_tiles % 2 == 0, "operand buffers take turns");
 
   /// The warpgroup of a team that multiplies and stores.
@@ -54,6 +59,7 @@ struct WarpgroupGemm {
     static constexpr int count = x_loaders_of(C);
     __device__ static int team() { return threadIdx.x / count; }
     __device__ static int index() { return threadIdx.x % count; }
+    static_assert(count * C.teams <= warpgroup_size);
   };
   using X = XTile<C, Loaders>;
   using Store = RunStore<C, Multipliers>;
@@ -102,7 +108,7 @@ struct WarpgroupGemm {
       weights = ptx::shared_address(own) + x_bytes;
       store.staging = own + x_bytes + weight_ring_bytes(C);
       store.table = reinterpret_cast<typename Store::Line*>(store.staging +
-                                                            C.stage_buffers * round_up(stage_bytes(C), 128));
+                                                            C.stage_buffers * stage_bytes(C));
       barriers = ptx::shared_address(memory) + resident_bytes(C) + C.teams * team_bytes(C) +
                  (1 + team * team_barriers(C)) * 8;
     }
@@ -156,26 +162,52 @@ struct WarpgroupGemm {
     ptx::bulk_load(Shared(0).resident_weights, from, resident_bytes(C), Shared::weights_resident());
   }
 
+  /// Copies chunk after chunk. Where there are many taps, the thread that copied a TF32 word rounds it before it is
+  /// handed over: while the next copy is under way, or at once where there is no free slot to copy to.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    constexpr bool rounds = C.round_on_load;
     typename X::Loader loader;
-    Ring<C.x_stages> ring;
+    Ring<C.x_stages> ring, complete;
+    bool pending = false;  // a copy that is not handed over yet
+    const auto hand_over = [&] {
+      if constexpr (rounds) X::Loader::round(shared.x + complete.slot * Shared::x_slot_words);
+      ptx::barrier_arrive(shared.x_full(complete.slot));
+      complete.advance();
+    };
     for (Schedule schedule(p, Loaders::team()); !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);
       if (Tables::steps(tile.type) == 0) continue;
       loader.seek(p, tile);
+#pragma unroll 1
       for (int chunk = 0; chunk < chunks; ++chunk, ring.advance()) {
+        if (rounds && pending && !ptx::barrier_test(shared.x_empty(ring.slot), ring.parity ^ 1)) {
+          ptx::wait_copies<0>();
+          hand_over();
+          pending = false;
+        }
         ptx::barrier_wait(shared.x_empty(ring.slot), ring.parity ^ 1);
         loader.load(shared.x + ring.slot * Shared::x_slot_words, chunk);
-        if constexpr (X::through_registers)
+        if constexpr (X::through_registers) {
           ptx::barrier_arrive(shared.x_full(ring.slot));
-        else
+        } else if constexpr (rounds) {
+          ptx::commit_copies();
+          if (pending) {
+            ptx::wait_copies<1>();
+            hand_over();
+          }
+          pending = true;
+        } else {
           ptx::barrier_arrive_copies(shared.x_full(ring.slot));
+        }
       }
+    }
+    if (pending) {
+      ptx::wait_copies<0>();
+      hand_over();
     }
   }
 
   __device__ static void load_weights(const ForwardParams& p, const Shared& shared) {
-    constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
     Ring<C.stages> ring;
     for (Schedule schedule(p, 0); !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);
@@ -208,7 +240,6 @@ struct WarpgroupGemm {
       products.multiply(sum, tile.type);
       Store::store(p, tile, shared.store, lines, sum, passes);
     }
-    Store::finish();
   }
 
   struct Products {
@@ -219,11 +250,12 @@ struct WarpgroupGemm {
     static constexpr bool halves_follow = C.box.w % 16 == 0;
     int column[position_tiles][halves_follow ? 1 : 2];
 
-    /// One operand: four words of each octet, and in fp32 their remainders.
+    /// One operand: four words of each octet of a few steps, and in fp32 their remainders.
     struct Operand {
-      u32 head[octets][4];
-      u32 rest[split ? octets : 1][4];
+      u32 head[batch_octets][4];
+      u32 rest[split ? batch_octets : 1][4];
     };
+    Operand a[2];
 
     __device__ explicit Products(const Shared& s) : shared(s) {
       const int first = Multipliers::thread() / warp_size * 16 + lane_index() / 4;
@@ -235,7 +267,8 @@ struct WarpgroupGemm {
                             X::column_offset(min(m * 64 + first + half * 8, box_positions(C) - 1));
     }
 
-    __device__ void load(Operand& a, const u32* tile, int m) const {
+    /// Reads the operand of one step, the `place`th of its batch.
+    __device__ void load(Operand& operand, const u32* tile, int m, int place) const {
       const u32* const low = tile + column[m][0];
       const u32* const high = halves_follow ? low + 8 * X::position_stride : tile + column[m][halves_follow ? 0 : 1];
 #pragma unroll
@@ -245,33 +278,42 @@ struct WarpgroupGemm {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           if constexpr (split)
-            split_tf32(word[i], a.head[o][i], a.rest[o][i]);
+            split_tf32(word[i], operand.head[o][i], operand.rest[o][i]);
           else
-            a.head[o][i] = C.math == Math::tf32 ? ptx::round_tf32(word[i]) : word[i];
+            operand.head[place * octets + o][i] =
+                C.math == Math::tf32 && !C.round_on_load ? ptx::round_tf32(word[i]) : word[i];
         }
       }
     }
 
-    /// Issues the products of one operand with the weights of one step. `slab` is the first octet's, octets lie
-    /// `octet_bytes` apart.
-    __device__ static void issue(float (&sum)[registers], const Operand& a, u32 slab, int octet_bytes, bool add) {
+    /// Bytes between the octets of a step.
+    static constexpr int octet_bytes = (resident ? C.resident_steps : C.steps_per_slab) * step_bytes;
+
+    /// Issues the products of `Steps` steps, whose weights begin at `slab`. All other descriptors are constants away
+    /// from its own: a product waits for each value that has to be made uniform first.
+    template <int Steps>
+    __device__ static void issue(float (&sum)[registers], const Operand& operand, u64 slab, bool add) {
+      const auto weights_at = [&](int bytes) { return slab + u64(bytes / 16); };
       ptx::wgmma_fence();
       if constexpr (split) {
         // The small products first: they are lost in nothing yet.
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, a.rest[o], ptx::wgmma_operand(slab + o * octet_bytes), o > 0);
+          Wgmma::multiply(sum, operand.rest[o], weights_at(o * octet_bytes), o > 0);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, a.head[o], ptx::wgmma_operand(slab + o * octet_bytes + row_step_bytes(C)), true);
+          Wgmma::multiply(sum, operand.head[o], weights_at(o * octet_bytes + row_step_bytes(C)), true);
       }
 #pragma unroll
-      for (int o = 0; o < octets; ++o)
-        Wgmma::multiply(sum, a.head[o], ptx::wgmma_operand(slab + o * octet_bytes), split || add || o > 0);
+      for (int s = 0; s < Steps; ++s)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(sum, operand.head[s * octets + o], weights_at(o * octet_bytes + s * step_bytes),
+                          split || add || s + o > 0);
       ptx::wgmma_commit();
     }
 
-    /// What the products of a step have read may be loaded over: by one lane of each warp.
+    /// Lets a slot be loaded again, whose products are complete: one lane of each warp says so.
     __device__ static void release(u32 barrier) {
       if (lane_index() == 0) ptx::barrier_arrive(barrier);
     }
@@ -284,22 +326,23 @@ struct WarpgroupGemm {
 #pragma unroll
           for (int i = 0; i < registers; ++i) sum[m][i] = 0;
       }
-      constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
       bool add = false;
+#pragma unroll 1
       for (int chunk = 0; chunk < chunks && steps > 0; ++chunk, x.advance()) {
         ptx::barrier_wait(shared.x_full(x.slot), x.parity);
         const u32* const tile = shared.x + x.slot * Shared::x_slot_words;
         if constexpr (resident) {
           const u32 slab = shared.resident_weights + chunk * octets * steps * step_bytes;
-          multiply_steps(sum, tile, slab, steps * step_bytes, first_entry, steps, add);
+          multiply_steps(sum, tile, slab, first_entry, steps, add);
           add = true;
         } else {
 #pragma unroll 1
           for (int step = 0; step < steps; step += C.steps_per_slab, weights.advance()) {
             ptx::barrier_wait(shared.weights_full(weights.slot), weights.parity);
-            multiply_steps(sum, tile, shared.weights + weights.slot * row_slab_bytes(C), C.steps_per_slab * step_bytes,
-                           first_entry + step, min(C.steps_per_slab, steps - step), add);
+            multiply_steps(sum, tile, shared.weights + weights.slot * row_slab_bytes(C), first_entry + step,
+                           min(C.steps_per_slab, steps - step), add);
             add = true;
+            // Products must not be under way from one slab to the next: the assembler would run them one by one.
             ptx::wgmma_wait<0>();
             release(shared.weights_empty(weights.slot));
           }
@@ -309,50 +352,64 @@ struct WarpgroupGemm {
       }
     }
 
-    /// A few steps of one chunk. Operands are read while the products before them are formed.
-    __device__ void multiply_steps(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int octet_bytes,
-                                   int entry, int count, bool add) const {
-      constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
-      Operand a[2];
+    /// A few steps of one chunk. Operands are read while the products before them are formed; the last products
+    /// are still under way at the end.
+    __device__ void multiply_steps(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
+                                   int count, bool add) {
       if constexpr (split) {
+        multiply_split(sum, tile, slab, entry, count);
+        return;
+      }
+      int s = 0;
 #pragma unroll 1
-        for (int s = 0; s < count; ++s, slab += step_bytes) {
-          const u32* const at = tile + Tables::low_offset(entry + s);
-          load(a[0], at, 0);
-#pragma unroll
-          for (int m = 0; m < position_tiles; ++m) {
-            float part[registers];
-            issue(part, a[m % 2], slab, octet_bytes, false);
-            if (m + 1 < position_tiles) load(a[(m + 1) % 2], at, m + 1);
-            ptx::wgmma_wait<0>();
-            // The tensor core truncates its sums; the fp32 adder rounds to nearest.
-#pragma unroll
-            for (int i = 0; i < registers; ++i) sum[m][i] += part[i];
-          }
-        }
-      } else if constexpr (position_tiles == 1) {
+      for (; s + batch_steps <= count; s += batch_steps, slab += batch_steps * step_bytes, add = true)
+        batch<batch_steps>(sum, tile, slab, entry + s, add);
+      if constexpr (batch_steps > 1) {
 #pragma unroll 1
-        for (int s = 0; s < count; s += 2, slab += 2 * step_bytes) {
-          load(a[0], tile + Tables::low_offset(entry + s), 0);
-          issue(sum[0], a[0], slab, octet_bytes, add || s > 0);
-          ptx::wgmma_wait<1>();
-          if (s + 1 < count) {
-            load(a[1], tile + Tables::low_offset(entry + s + 1), 0);
-            issue(sum[0], a[1], slab + step_bytes, octet_bytes, true);
+        for (; s < count; ++s, slab += step_bytes, add = true)
+          batch<1>(sum, tile, slab, entry + s, add);
+      }
+    }
+
+    template <int Steps>
+    __device__ void batch(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
+                          bool add) {
+      const u64 weights_at = ptx::wgmma_operand(slab);
+      const u32* at[Steps];
+#pragma unroll
+      for (int s = 0; s < Steps; ++s) at[s] = tile + Tables::low_offset(entry + s);
+      if constexpr (position_tiles == 1) ptx::wgmma_wait<0>();  // there is one buffer
+#pragma unroll
+      for (int m = 0; m < position_tiles; ++m) {
+#pragma unroll
+        for (int s = 0; s < Steps; ++s) load(a[m % 2], at[s], m, s);
+        issue<Steps>(sum[m], a[m % 2], weights_at, add);
+        if constexpr (position_tiles > 1) ptx::wgmma_wait<1>();
+      }
+    }
+
+    /// fp32: products of one step are summed by the tensor core, which truncates, and added to the others by the
+    /// fp32 adder, which rounds to nearest.
+    __device__ void multiply_split(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
+                                   int count) {
+#pragma unroll 1
+      for (int s = 0; s < count; ++s, slab += step_bytes) {
+        const u32* const at = tile + Tables::low_offset(entry + s);
+        load(a[0], at, 0, 0);
+        float part[2][registers];
+#pragma unroll
+        for (int m = 0; m < position_tiles; ++m) {
+          issue<1>(part[m % 2], a[m % 2], ptx::wgmma_operand(slab), false);
+          if (m > 0) {
             ptx::wgmma_wait<1>();
-          }
-        }
-      } else {
-#pragma unroll 1
-        for (int s = 0; s < count; ++s, slab += step_bytes) {
-          const u32* const at = tile + Tables::low_offset(entry + s);
 #pragma unroll
-          for (int m = 0; m < position_tiles; ++m) {
-            load(a[m % 2], at, m);
-            issue(sum[m], a[m % 2], slab, octet_bytes, add || s > 0);
-            ptx::wgmma_wait<1>();
+            for (int i = 0; i < registers; ++i) sum[m - 1][i] += part[(m - 1) % 2][i];
           }
+          if (m + 1 < position_tiles) load(a[(m + 1) % 2], at, m + 1, 0);
         }
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < registers; ++i) sum[position_tiles - 1][i] += part[(position_tiles - 1) % 2][i];
       }
     }
   };

@@ -2,16 +2,14 @@
 //
 // Channels first, they leave through shared memory: a line (one channel, phase along depth and height) has a
 // run of outputs for each row of positions of the box, in which the phases along the width interleave. Runs
-// are staged at the alignment they have in memory, so that the copy engine can take all but their ragged
-// ends. Where boxes overlap along the width, runs begin and end at whole sectors of memory and only the ends
-// of a row are ragged: a sector written in two parts by two blocks is paid for twice.
+// are staged at the alignment they have in memory, so that all but their ragged ends leave 16 bytes at a time.
+// Where boxes overlap along the width, runs begin and end at whole sectors of memory and only the ends of a row
+// are ragged: a sector written in two parts by two blocks is paid for twice.
 //
 // With any other strides, channels last first of all, sums go to memory directly.
 #pragma once
 
-#include "ptx/async_copy.cuh"
 #include "ptx/barrier.cuh"
-#include "ptx/bulk_copy.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {
@@ -36,13 +34,21 @@ struct RunStore {
   };
   static_assert(sizeof(Line) == row_line_bytes);
 
+  /// A run of the pass: where it goes, which part of it, and where it is staged.
+  struct Run {
+    Element* at;  // its first output, outside the tensor perhaps
+    unsigned short first, end;
+    u32 staged;
+  };
+  static_assert(sizeof(Run) == run_entry_bytes);
+  static constexpr int runs = pass_lines * rows_in_box;
+
   /// Shared memory of a team. Lines are described for the next tile while others still store this one.
   struct Memory {
     unsigned char* staging;
     Line* table;
-    __device__ Element* buffer(u32 pass) const {
-      constexpr int bytes = round_up(stage_bytes(C), 128);
-      return reinterpret_cast<Element*>(staging + (C.stage_buffers == 2 ? (pass & 1) * bytes : 0));
+    __device__ unsigned char* buffer(u32 pass) const {
+      return staging + (C.stage_buffers == 2 ? (pass & 1) * stage_bytes(C) : 0);
     }
     __device__ Line* lines_of(u32 tile) const { return table + (tile & 1) * lines; }
   };
@@ -71,23 +77,21 @@ struct RunStore {
     if constexpr (C.y_rows) {
 #pragma unroll
       for (int pass = 0; pass < passes; ++pass, ++pass_count) {
-        Element* const buffer = memory.buffer(pass_count);
-        ptx::wait_bulk_reads<C.stage_buffers - 1>();
-        Team::sync();  // the buffer has been read by every copy, and the lines are described
+        Element* const buffer = reinterpret_cast<Element*>(memory.buffer(pass_count));
+        Run* const run_table = reinterpret_cast<Run*>(memory.buffer(pass_count) + staging_bytes(C));
+        // With two buffers, whoever is here has read the one before the last: it waited for this one.
+        if (C.stage_buffers == 1 || pass == 0) Team::sync();
         if constexpr (phases < C.stride.w) fill_gaps(buffer, table, p, pass);
+        describe_runs(p, tile, table, run_table, pass);
         stage(buffer, table, p, sum, pass);
-        ptx::async_proxy_fence();
         Team::sync();
-        store_runs(p, tile, buffer, table, pass);
-        ptx::commit_bulk_stores();
+        store_runs(buffer, run_table);
       }
     } else {
       Team::sync();
       store_elements(p, tile, table, sum);
     }
   }
-  /// To be called before the block ends: copies must not outlive its shared memory.
-  __device__ static void finish() { ptx::wait_bulk_reads<0>(); }
 
  private:
   /// A column of the tile as a place in its box.
@@ -160,7 +164,7 @@ struct RunStore {
         for (int m = 0; m < position_tiles; ++m)
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            if (positions % 64 != 0 && column(m, half) >= positions) continue;
+            if (positions < 64 * position_tiles && column(m, half) >= positions) continue;
             target[place[m][half] + skew_of(low + row_low[m][half])] =
                 to_element<Element>(sum[m][n * 4 + half * 2 + e] + bias);
           }
@@ -182,37 +186,57 @@ struct RunStore {
     }
   }
 
-  /// One thread sees to a run.
-  __device__ static void store_runs(const ForwardParams& p, const Tile& tile, const Element* buffer, const Line* table,
-                                    int pass) {
+  /// Works out every run of a pass once, each by one thread: the stores themselves should do nothing but store.
+  __device__ static void describe_runs(const ForwardParams& p, const Tile& tile, const Line* table, Run* run_table,
+                                       int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
 #pragma unroll 1
-    for (int item = Team::thread(); item < pass_lines * rows_in_box; item += warpgroup_size) {
+    for (int item = Team::thread(); item < runs; item += warpgroup_size) {
       const int in_pass = item / rows_in_box, row = item % rows_in_box;
-      if (pass * pass_lines + in_pass >= lines) break;
-      const Line& line = table[pass * pass_lines + in_pass];
-      const BoxRow at(row);
-      if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
-          unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h) ||
-          (C.images > 1 && tile.n + at.image >= p.batch))
-        continue;
-      const i64 offset = rows_in_box == 1 ? 0 : at.offset(p);
-      Element* const run = static_cast<Element*>(p.y) + line.offset + offset;
-      const u32 low = line.low + u32(offset);
-      const Element* const staged = buffer + in_pass * line_stride + row * run_stride + skew_of(low);
-      int first = max(0, -ow0), end = min(C.box.w * C.stride.w, p.out.w - ow0);
-      if constexpr (C.window > 1) {
-        constexpr int advance = box_advance(C) * C.stride.w;
-        const auto aligned = [&](int c) { return c + int((0u - (low + u32(c))) % C.window); };
-        if (tile.box_w > 0) first = max(first, aligned(0));
-        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+      Run run{};
+      if (pass * pass_lines + in_pass < lines) {
+        const Line& line = table[pass * pass_lines + in_pass];
+        const BoxRow at(row);
+        const bool exists = line.exists && unsigned(line.first_d + at.d * C.stride.d) < unsigned(p.out.d) &&
+                            unsigned(line.first_h + at.h * C.stride.h) < unsigned(p.out.h) &&
+                            (C.images == 1 || tile.n + at.image < p.batch);
+        const i64 offset = rows_in_box == 1 ? 0 : at.offset(p);
+        const u32 low = line.low + u32(offset);
+        int first = max(0, -ow0), end = min(C.box.w * C.stride.w, p.out.w - ow0);
+        if constexpr (C.window > 1) {
+          constexpr int advance = box_advance(C) * C.stride.w;
+          const auto aligned = [&](int c) { return c + int((0u - (low + u32(c))) % C.window); };
+          if (tile.box_w > 0) first = max(first, aligned(0));
+          if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+        }
+        run.at = static_cast<Element*>(p.y) + line.offset + offset;
+        run.first = static_cast<unsigned short>(first);
+        run.end = static_cast<unsigned short>(exists ? max(end, 0) : 0);
+        run.staged = u32(in_pass * line_stride + row * run_stride);
       }
-      const int head = min(end, first + int((0u - (low + u32(first))) % vector));
-      const int tail = max(head, end - int((low + u32(end)) % vector));
-      if (tail > head)
-        ptx::bulk_store(run + head, ptx::shared_address(staged + head), u32(tail - head) * u32(sizeof(Element)));
-      for (int c = first; c < head; ++c) run[c] = staged[c];
-      for (int c = tail; c < end; ++c) run[c] = staged[c];
+      run_table[item] = run;
+    }
+  }
+
+  /// Threads take one vector after another; vectors are aligned in memory and in the staging buffer, and the first
+  /// one of a run may begin before it.
+  __device__ static void store_runs(const Element* buffer, const Run* run_table) {
+    constexpr int vectors = run_stride / vector;  // of a run
+#pragma unroll 2
+    for (int item = Team::thread(); item < runs * vectors; item += warpgroup_size) {
+      const int index = item / vectors, place = item % vectors * vector;
+      const Run run = run_table[index];
+      const uint4 value = *reinterpret_cast<const uint4*>(buffer + run.staged + place);
+      const int skew = int(reinterpret_cast<u64>(run.at) / sizeof(Element) % vector);
+      const int c = place - skew;
+      if (c >= run.first && c + vector <= run.end) {
+        *reinterpret_cast<uint4*>(run.at + c) = value;
+      } else if (c + vector > run.first && c < run.end) {
+        const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+        for (int i = 0; i < vector; ++i)
+          if (c + i >= run.first && c + i < run.end) run.at[c + i] = elements[i];
+      }
     }
   }
 

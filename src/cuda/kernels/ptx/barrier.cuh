@@ -33,6 +33,21 @@ __device__ inline void barrier_wait(u32 barrier, u32 parity) {
       : "memory");
 }
 
+/// Whether the phase with this parity has completed.
+__device__ inline bool barrier_test(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 /// Arrives when all copies this thread has begun (copy_async) are complete.
 __device__ inline void barrier_arrive_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");

@@ -13,7 +13,9 @@ namespace tconv::device::ptx {
 /// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
 __device__ inline u64 wgmma_operand(u32 address) {
   constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
-  return u64((address & 0x3ffff) >> 4) | word_stride | row_stride;
+  // All lanes have the same address; saying so lets it live in a uniform register.
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
 }
 
 /// Orders register and shared-memory accesses before the products that follow.
