@@ -14,6 +14,7 @@ turns measure the neighbours. The results are compared first.
 """
 
 import argparse
+import copy
 import time
 from collections.abc import Callable
 
@@ -64,12 +65,13 @@ def calls_of(ours: nn.Module, theirs: nn.Module, x: Tensor) -> dict[str, tuple[C
     """Every way to call the layer, by either side."""
     weight, bias, stride, padding = theirs.weight.detach(), theirs.bias.detach(), theirs.stride, theirs.padding
     leaf = x.clone().requires_grad_()
+    evaluated = copy.deepcopy(ours).eval()
     return {
         "function": (
             lambda: tconv.conv_transpose1d(x, weight, bias, stride, padding),
             lambda: F.conv_transpose1d(x, weight, bias, stride, padding),
         ),
-        "module, no gradients": (without_gradients(ours, x), without_gradients(theirs, x)),
+        "module, eval mode": (without_gradients(evaluated, x), without_gradients(theirs, x)),
         "module, training forward": (lambda: ours(x), lambda: theirs(x)),
         "module, forward and backward": (forward_backward(ours, leaf), forward_backward(theirs, leaf)),
     }

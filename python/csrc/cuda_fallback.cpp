@@ -39,7 +39,7 @@ void say(Pass pass, const Problem& problem, const std::string& why) {
                static_cast<long long>(layer.in_channels), static_cast<long long>(layer.out_channels));
 }
 
-/// A warning in Python, once for each reason: whoever asked for tconv should know that it does not run.
+/// A warning of PyTorch's, once for each reason: whoever asked for tconv should know that it does not run.
 void warn_once(const std::string& why) {
   static std::mutex mutex;
   static auto& told = *new std::set<std::string>;

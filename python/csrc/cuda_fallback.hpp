@@ -6,7 +6,7 @@
 
 namespace tconv::pytorch::cuda {
 
-/// The layer by PyTorch's operator. Says why, once, as a Python warning.
+/// The layer by PyTorch's operator. Says why, once, in a warning.
 TorchTensor fallback_conv_transpose(const TorchTensor& input, const TorchTensor& weight,
                                     const OptionalTensor& bias, const Problem& problem, bool allow_tf32,
                                     const std::string& why);

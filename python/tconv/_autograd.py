@@ -33,7 +33,7 @@ from ._library import (
     run_grad_input,
     run_grad_weight,
 )
-from ._packed import run_keeping
+from ._packed import let_go, run_keeping
 
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _grad_enabled = torch.is_grad_enabled
@@ -79,6 +79,8 @@ def eager_conv_transpose(
         if _grad_enabled() and (
             weight.requires_grad or input.requires_grad or (bias is not None and bias.requires_grad)
         ):
+            if owner is not None:
+                let_go(owner)
             return _apply_conv_transpose(input, weight, bias, layer)
         if owner is not None and input.is_cuda:
             return run_keeping(owner, input, weight, bias, layer.number)

@@ -1,15 +1,16 @@
 """Packed weights of modules on a GPU, kept until the weight changes.
 
-The engine reads weights in an order of its own. A function has to bring them into it in every call; a module
-does so once for each content of its weight. A :class:`Ticket` stands for one weight with one content: the
-operator library keeps what it packs under the ticket's number and lets go of it with the ticket.
+The engine reads weights in an order of its own. A function has to bring them into it in every call; a module in
+eval mode does so once for each content of its weight. A :class:`Ticket` stands for one weight with one content:
+the operator library keeps what it packs under the ticket's number and lets go of it with the ticket.
 
 A content is told by three things together: which tensor it is, PyTorch's count of the changes made to that
-tensor, and the address of its memory. What PyTorch does not count is not seen: ``weight.data.mul_(2)`` and
-kernels of other libraries that write into a weight.
+tensor, and the address of its memory. PyTorch does not count every change: not those of fused optimizers, of
+CUDA graphs, and through ``weight.data``. So nothing is kept in training mode, and a module lets go of what it
+has when its mode is set, even to the one it has, and when it runs with gradients recorded.
 
-Where gradients are recorded the weight is about to change, and nothing is kept. Nor is anything inside a CUDA
-graph: it packs what the weight holds when it is replayed, unless the module is frozen.
+Nor is anything kept for CUDA graphs: they pack what the weight holds when they are replayed, unless the module
+is frozen (:mod:`tconv.freeze`).
 """
 
 from itertools import count
@@ -69,13 +70,22 @@ class PackedWeight:
         return ticket
 
 
+def let_go(module: torch.nn.Module) -> None:
+    """Forgets what a module keeps, because its weight may be about to change. Frozen weights do not."""
+    packed = module._packed
+    if packed is not None and not packed.frozen:
+        module.__dict__.pop("_packed", None)  # another thread may have been quicker
+
+
 def run_keeping(
     module: torch.nn.Module, input: Tensor, weight: Tensor, bias: Tensor | None, number: int
 ) -> Tensor:
-    """The layer of a module, without gradients, with the weight packed once."""
+    """The layer of a module, without gradients; the weight packed once where that may be."""
     packed = module._packed
-    if packed is None:
+    if packed is None and not module.training:
         packed = module._packed = PackedWeight()
+    if packed is None or (module.training and not packed.frozen):
+        return run_conv_transpose(input, weight, bias, number)
     ticket = packed.ticket_for(weight)
     if ticket is None:
         return run_conv_transpose(input, weight, bias, number)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._packed import PackedWeight
+from ._packed import PackedWeight, let_go
 from .functional import _conv_transpose
 
 __all__ = [
@@ -29,10 +29,15 @@ class _Forward:
     """``None`` follows PyTorch's TF32 switches; set ``"fp32"`` or ``"tf32"`` on a module to decide there."""
 
     keep_packed_weight: bool = True
-    """Whether the weight is kept in the order the GPU's kernels read until PyTorch counts a change of it. Set it
-    to ``False`` where something changes weights without PyTorch counting it, through ``weight.data`` say."""
+    """Whether a module in eval mode keeps its weight in the order the GPU's kernels read, until PyTorch counts a
+    change of it or the mode is set anew. Set it to ``False`` where weights change between two calls without
+    either, through ``weight.data`` say."""
 
     _packed: PackedWeight | None = None
+
+    def train(self, mode: bool = True) -> Any:
+        let_go(self)
+        return super().train(mode)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self.__dict__.pop("_packed", None)  # the weight moves: its packings would only hold memory

@@ -271,13 +271,11 @@ FALLBACK = """
 import warnings, torch, tconv
 x, w = torch.randn(2, 16, 9, device="cuda"), torch.randn(16, 32, 4, device="cuda")
 exact = torch.nn.functional.conv_transpose1d(x.double().cpu(), w.double().cpu(), stride=2)
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    for _ in range(3):
-        y = tconv.conv_transpose1d(x, w, stride=2, precision="fp32")
-        assert ((y.double().cpu() - exact).norm() / exact.norm()).item() < 1e-6
-    tconv.conv_transpose1d(x, w, stride=3)
-print([str(w.message) for w in caught if "tconv" in str(w.message)])
+warnings.simplefilter("always")
+for _ in range(3):
+    y = tconv.conv_transpose1d(x, w, stride=2, precision="fp32")
+    assert ((y.double().cpu() - exact).norm() / exact.norm()).item() < 1e-6
+tconv.conv_transpose1d(x, w, stride=3)
 """
 
 
@@ -286,12 +284,13 @@ def test_without_nvrtc_pytorch_computes_and_says_so_once(tmp_path):
     shutil.copy(Path(tconv.__file__).parent / "libhwy.so.1", tmp_path / "libnvrtc.so.13")
     result = run_script(FALLBACK, TCONV_NVRTC_PATH=str(tmp_path), TCONV_CACHE_DIR=str(tmp_path / "cache"))
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("tconv's CUDA engine cannot be used here") == 1
-    assert "NVRTC" in result.stdout
+    said = [line for line in result.stderr.splitlines() if "tconv's CUDA engine cannot be used here" in line]
+    assert len(said) == 1
+    assert "NVRTC" in said[0]
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
     result = run_script(FALLBACK, TCONV_CACHE_DIR=str(tmp_path / "file" / "cache"))
     assert result.returncode == 0, result.stderr
-    assert result.stdout.strip() == "[]"
+    assert "tconv" not in result.stderr

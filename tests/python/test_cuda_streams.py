@@ -14,7 +14,7 @@ A_WHILE = 100_000_000  # clock cycles: about 50 ms, in which everything else her
 
 @pytest.fixture
 def layer():
-    return tconv.nn.ConvTranspose1d(64, 32, 4, 2, 1).cuda().requires_grad_(False)
+    return tconv.nn.ConvTranspose1d(64, 32, 4, 2, 1).cuda().eval().requires_grad_(False)
 
 
 def inputs():
@@ -83,7 +83,7 @@ def test_two_streams_at_once(layer):
 def test_many_threads(layer):
     xs = [inputs() for _ in range(4)]
     expected = [layer(x) for x in xs]
-    fresh = tconv.nn.ConvTranspose1d(64, 32, 4, 2, 1).cuda().requires_grad_(False)
+    fresh = tconv.nn.ConvTranspose1d(64, 32, 4, 2, 1).cuda().eval().requires_grad_(False)
     fresh.load_state_dict(layer.state_dict())
     torch.cuda.synchronize()
     wrong = []

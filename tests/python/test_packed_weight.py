@@ -121,6 +121,22 @@ class TestModules:
     def test_moving_lets_go(self, module):
         assert module.double()._packed is None
 
+    def test_setting_the_mode_lets_go_unless_frozen(self, module):
+        assert module.eval()._packed.frozen
+        module._packed = PackedWeight()
+        assert module.eval()._packed is None
+
+    def test_gradients_let_go_unless_frozen(self, module):
+        x = torch.randn(1, 4, 6)
+        module(x)
+        assert module._packed.frozen
+        module._packed = PackedWeight()
+        with torch.no_grad():
+            module(x)
+        assert module._packed is not None
+        module(x)
+        assert module._packed is None
+
     def test_reverting_lets_go(self, module):
         model = nn.Sequential(module)
         tconv.revert(model)
@@ -147,7 +163,7 @@ class TestModules:
 class TestOnTheGpu:
     @pytest.fixture
     def module(self):
-        return tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda()
+        return tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda().eval()
 
     @staticmethod
     def assert_right(module, x):
@@ -180,13 +196,35 @@ class TestOnTheGpu:
         self.assert_right(module, x)
         module.weight = nn.Parameter(torch.randn_like(module.weight))
         self.assert_right(module, x)
-        optimizer = torch.optim.AdamW(module.parameters(), 0.1, fused=True)
-        for _ in range(3):
-            module(x).pow(2).mean().backward()
-            optimizer.step()
-            self.assert_right(module, x)
         module.load_state_dict({name: value.neg() for name, value in module.state_dict().items()})
         self.assert_right(module, x)
+
+    @pytest.mark.parametrize("fused", [False, True])
+    def test_packed_anew_after_training(self, module, x, fused):
+        # A fused optimizer changes weights and PyTorch does not count it.
+        optimizer = torch.optim.AdamW(module.parameters(), 0.1, fused=fused)
+        for training in (True, False, True, False):
+            self.assert_right(module, x)
+            module.train(training)
+            module(x).pow(2).mean().backward()
+            optimizer.step()
+        self.assert_right(module, x)
+        module.train()
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()  # without a call of the module
+        self.assert_right(module.eval(), x)
+
+    def test_nothing_is_kept_in_training_mode(self, module, x):
+        module.train()
+        self.assert_right(module, x)
+        module.weight.data.mul_(2)
+        self.assert_right(module, x)
+
+    def test_setting_the_mode_lets_go(self, module, x):
+        self.assert_right(module, x)
+        module.weight.data.mul_(2)
+        self.assert_right(nn.Sequential(module).eval()[0], x)
 
     def test_packed_anew_for_another_kind_of_call(self, module, x):
         self.assert_right(module, x)
@@ -208,7 +246,7 @@ class TestOnTheGpu:
         with torch.inference_mode():
             expected = module(x)
             assert torch.equal(module(x), expected)
-            made_here = tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda()
+            made_here = tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda().eval()
             made_here.weight.copy_(module.weight)
             made_here.bias.copy_(module.bias)
             assert torch.equal(made_here(x), expected)
@@ -217,7 +255,7 @@ class TestOnTheGpu:
 
     @pytest.mark.parametrize("kind", ["parametrization", "hook"])
     def test_weight_norm(self, kind, x):
-        module = tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda()
+        module = tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda().eval()
         norm = nn.utils.parametrizations.weight_norm if kind == "parametrization" else nn.utils.weight_norm
         norm(module)
         scale = module.parametrizations.weight.original0 if kind == "parametrization" else module.weight_g
@@ -237,7 +275,7 @@ class TestOnTheGpu:
 
     def test_memory_is_returned(self, x):
         def cycle():
-            module = tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda()
+            module = tconv.nn.ConvTranspose2d(32, 24, 4, 2, 1).cuda().eval()
             with torch.no_grad():
                 for _ in range(20):
                     module(x)
