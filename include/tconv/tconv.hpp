@@ -181,7 +181,7 @@ enum class Pass : std::uint8_t { forward, grad_input, grad_weight, grad_bias };
 
 /// What a run borrows from its caller. Everything in it may be null.
 struct RunOptions {
-  void* workspace = nullptr;            // at least workspace_bytes(pass, 1); any alignment
+  void* workspace = nullptr;            // at least workspace_bytes(pass, 1, …); any alignment
   std::size_t workspace_bytes = 0;      // more workspace lets more threads work, see workspace_bytes()
   Executor* executor = nullptr;         // null: the pool shared by all plans of the process
   const void* packed_weight = nullptr;  // from pack_weight(); null: packed in the workspace, every run
@@ -223,8 +223,9 @@ class TCONV_API Binding {
   const Extents& input_size() const noexcept;
   const Extents& output_size() const noexcept;
 
-  /// Bytes of workspace with which `workers` threads can work. 0: as many as the default pool has.
-  std::size_t workspace_bytes(Pass pass, int workers = 0) const;
+  /// Bytes of workspace with which `workers` threads can work. 0: as many as the default pool has. A run
+  /// that is given a packed weight needs no room to pack one.
+  std::size_t workspace_bytes(Pass pass, int workers = 0, bool packed_weight = false) const;
 
   /// y = T(x, w) + bias. `bias` may be null even where the layer has one.
   void forward(const ConstTensor& x, const ConstTensor& weight, const ConstTensor* bias, const Tensor& y,

@@ -4,6 +4,7 @@
 
 #include "executor.hpp"
 #include "kernels.hpp"
+#include "new_tensor.hpp"
 #include "prepared.hpp"
 
 namespace tconv::pytorch::cpu {
@@ -28,33 +29,14 @@ void prefer_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t byt
 /// An uninitialised tensor [outer, channels, spatial…] of the kind of `like`.
 TorchTensor empty(const TorchTensor& like, int64_t outer, int64_t channels, int dims, const Extents& spatial,
                   bool channels_last) {
-  const int rank = dims + 2;
-  int64_t sizes[max_rank] = {outer, channels};
-  int64_t strides[max_rank];
-  for (int d = 0; d < dims; ++d) sizes[2 + d] = spatial[d];
-  int64_t stride = 1;
-  const auto place = [&](int dim) {
-    strides[dim] = stride;
-    stride *= std::max<int64_t>(sizes[dim], 1);
-  };
-  if (channels_last) place(1);
-  for (int dim = rank - 1; dim >= 2; --dim) place(dim);
-  if (!channels_last) place(1);
-  place(0);
-
-  int32_t dtype = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(like.get(), &dtype));
-  AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      aoti_torch_empty_strided(rank, sizes, strides, dtype, aoti_torch_device_type_cpu(), 0, &handle));
-  TorchTensor tensor(handle);
-  prefer_huge_pages(tensor.mutable_data_ptr(), stride * static_cast<int64_t>(tensor.element_size()));
+  const TorchTensor tensor = new_activation(like, outer, channels, dims, spatial, channels_last);
+  prefer_huge_pages(tensor.mutable_data_ptr(), tensor.numel() * static_cast<int64_t>(tensor.element_size()));
   return tensor;
 }
 
 /// Calls run(options) with the threads and the workspace a pass can use.
 template <class Run>
-void with_resources(const Binding& binding, Pass pass, const Run& run) {
+void with_resources(const Binding& binding, Pass pass, const TorchTensor& like, const Run& run) {
   TorchExecutor executor;
   RunOptions options{.executor = &executor};
   options.workspace_bytes = binding.workspace_bytes(pass, executor.concurrency());
@@ -66,11 +48,7 @@ void with_resources(const Binding& binding, Pass pass, const Run& run) {
     run(options);
     return;
   }
-  const int64_t bytes = static_cast<int64_t>(options.workspace_bytes), one = 1;
-  AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &bytes, &one, aoti_torch_dtype_uint8(),
-                                                         aoti_torch_device_type_cpu(), 0, &handle));
-  const TorchTensor workspace(handle);
+  const TorchTensor workspace = new_bytes(like, static_cast<int64_t>(options.workspace_bytes));
   options.workspace = workspace.mutable_data_ptr();
   run(options);
 }
@@ -82,12 +60,13 @@ void with_resources(const Binding& binding, Pass pass, const Run& run) {
 TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
                            const Integers& geometry, int64_t groups, bool) {
   const auto prepared = prepare_forward(input, weight, bias, geometry, groups, Precision::fp32);
-  const auto& [problem, binding] = *prepared;
+  const Problem& problem = prepared->problem;
+  const Binding& binding = prepared->binding;
   const TorchTensor output = empty(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
                                    problem.output, is_channels_last(input) || is_channels_last(weight));
   if (problem.batch == 0) return output;
   const ConstTensor bias_view = bias ? view(*bias) : ConstTensor();
-  with_resources(binding, Pass::forward, [&](const RunOptions& options) {
+  with_resources(binding, Pass::forward, input, [&](const RunOptions& options) {
     binding.forward(view(input), view(weight), bias ? &bias_view : nullptr, mutable_view(output), options);
   });
   return output;
@@ -96,11 +75,12 @@ TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, 
 TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
                                       const Integers& geometry, int64_t groups, bool) {
   const auto prepared = prepare_grad_input(grad_output, weight, geometry, groups, Precision::fp32);
-  const auto& [problem, binding] = *prepared;
+  const Problem& problem = prepared->problem;
+  const Binding& binding = prepared->binding;
   const TorchTensor grad_input = empty(grad_output, problem.batch, problem.layer.in_channels, problem.layer.dims,
                                        problem.input, is_channels_last(grad_output) || is_channels_last(weight));
   if (problem.batch == 0) return grad_input;
-  with_resources(binding, Pass::grad_input, [&](const RunOptions& options) {
+  with_resources(binding, Pass::grad_input, grad_output, [&](const RunOptions& options) {
     binding.grad_input(view(grad_output), view(weight), mutable_view(grad_input), options);
   });
   return grad_input;
@@ -110,12 +90,13 @@ TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTens
                                        const Integers& kernel_size, const Integers& geometry, int64_t groups,
                                        bool) {
   const auto prepared = prepare_grad_weight(input, grad_output, kernel_size, geometry, groups, Precision::fp32);
-  const auto& [problem, binding] = *prepared;
+  const Problem& problem = prepared->problem;
+  const Binding& binding = prepared->binding;
   const Layer& layer = problem.layer;
   TorchTensor grad_weight = empty(input, layer.in_channels, layer.out_channels / layer.groups, layer.dims,
                                   layer.kernel, is_channels_last(input) || is_channels_last(grad_output));
   if (problem.batch == 0) return torch::stable::zero_(grad_weight);
-  with_resources(binding, Pass::grad_weight, [&](const RunOptions& options) {
+  with_resources(binding, Pass::grad_weight, input, [&](const RunOptions& options) {
     binding.grad_weight(view(input), view(grad_output), mutable_view(grad_weight), options);
   });
   return grad_weight;
@@ -124,16 +105,11 @@ TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTens
 TorchTensor conv_transpose_grad_bias(const TorchTensor& grad_output, const TorchTensor& weight,
                                      const Integers& geometry, int64_t groups) {
   const auto prepared = prepare_grad_input(grad_output, weight, geometry, groups, Precision::fp32);
-  const auto& [problem, binding] = *prepared;
-  int32_t dtype = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(grad_output.get(), &dtype));
-  const int64_t one = 1;
-  AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(1, &problem.layer.out_channels, &one, dtype,
-                                                         aoti_torch_device_type_cpu(), 0, &handle));
-  TorchTensor grad_bias(handle);
+  const Problem& problem = prepared->problem;
+  const Binding& binding = prepared->binding;
+  TorchTensor grad_bias = new_vector(grad_output, problem.layer.out_channels);
   if (problem.batch == 0) return torch::stable::zero_(grad_bias);
-  with_resources(binding, Pass::grad_bias, [&](const RunOptions& options) {
+  with_resources(binding, Pass::grad_bias, grad_output, [&](const RunOptions& options) {
     binding.grad_bias(view(grad_output), mutable_view(grad_bias), options);
   });
   return grad_bias;

@@ -1,121 +1,109 @@
-// CUDA tensors. No engine of tconv's computes them yet, so they are given to PyTorch's own operators; the
-// checks, the autograd formulas and everything above are the same. A CUDA engine takes over in this file.
-#include <array>
-#include <cstdio>
-#include <cstdlib>
-
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-
+// CUDA tensors: tconv's CUDA engine on PyTorch's current stream and PyTorch's memory. Nothing here waits for the
+// GPU but the packing of a frozen weight, so that calls can be captured in CUDA graphs.
+#include "call_failed.hpp"
+#include "cuda_fallback.hpp"
+#include "cuda_stream.hpp"
 #include "kernels.hpp"
-#include "problem.hpp"
+#include "layer_table.hpp"
+#include "new_tensor.hpp"
+#include "packed_weights.hpp"
+#include "prepared.hpp"
 
 namespace tconv::pytorch::cuda {
 namespace {
 
 using std::int64_t;
-using torch::stable::detail::from;
-using torch::stable::detail::to;
 
-bool verbose() {
-  static const bool asked = [] {
-    const char* value = std::getenv("TCONV_VERBOSE");
-    return value != nullptr && *value != '\0' && std::string(value) != "0";
-  }();
-  return asked;
+/// A weight whose packings are kept: see packed_weights.hpp.
+struct Kept {
+  int64_t ticket;
+  bool frozen;  // promised not to change: graphs may hold its packing, and all streams share one
+};
+
+/// Streams times plans of one weight (layouts and output paddings a program mixes). Few have more than two.
+constexpr std::size_t max_packings = 8;
+
+TorchTensor pack(const Plan& plan, const TorchTensor& weight, void* stream) {
+  const auto bytes = static_cast<int64_t>(plan.packed_weight_bytes(Pass::forward));
+  const TorchTensor packed = new_bytes(weight, bytes);
+  plan.pack_weight(Pass::forward, view(weight), packed.mutable_data_ptr(), {.stream = stream});
+  return packed;
 }
 
-void say_fallback(Pass pass, const Problem& problem) {
-  if (!verbose()) return;
-  const Layer& layer = problem.layer;
-  std::fprintf(stderr, "tconv,pytorch,%s,fallback: no CUDA engine,%s,%s,%dd n%lld g%lld ci%lld co%lld\n",
-               to_string(pass), to_string(layer.dtype), to_string(layer.layout), layer.dims,
-               static_cast<long long>(problem.batch), static_cast<long long>(layer.groups),
-               static_cast<long long>(layer.in_channels), static_cast<long long>(layer.out_channels));
+/// The kept packing of a weight, made where there is none; nothing where this call has to pack for itself.
+std::optional<TorchTensor> packed_weight(const NumberedPlan& plan, const TorchTensor& weight, const Kept& kept,
+                                         void* stream) {
+  if (plan.plan.packed_weight_bytes(Pass::forward) == 0) return std::nullopt;
+  if (kept.frozen) {
+    const PackingKey key{.plan = plan.number};
+    if (auto packed = find_packed(kept.ticket, key)) return packed;
+    if (is_capturing(stream)) return std::nullopt;  // waiting is not allowed
+    const TorchTensor packed = pack(plan.plan, weight, stream);
+    synchronize(stream, weight.get_device_index());
+    keep_packed(kept.ticket, key, packed, /*most=*/SIZE_MAX);  // a graph may hold any of them
+    return packed;
+  }
+  // A graph is replayed when the weight may have changed, and packs what it then finds.
+  if (is_capturing(stream)) return std::nullopt;
+  const PackingKey key{.plan = plan.number, .stream = stream};
+  if (auto packed = find_packed(kept.ticket, key)) return packed;
+  const TorchTensor packed = pack(plan.plan, weight, stream);
+  keep_packed(kept.ticket, key, packed, max_packings);
+  return packed;
 }
 
-Integers integers(const Layer& layer, const Extents& extents) {
-  return Integers(extents.begin(), extents.begin() + layer.dims);
+/// One call of the engine, valid and prepared.
+TorchTensor run_engine(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                       const Prepared& prepared, void* stream, const Kept* kept) {
+  const Problem& problem = prepared.problem;
+  const TorchTensor output = new_activation(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
+                                            problem.output, is_channels_last(input) || is_channels_last(weight));
+  if (problem.batch == 0) return output;
+
+  RunOptions options{.stream = stream};
+  std::optional<TorchTensor> packed, workspace;
+  if (kept) packed = packed_weight(*prepared.plan, weight, *kept, stream);
+  if (packed) options.packed_weight = packed->const_data_ptr();
+  options.workspace_bytes = prepared.binding.workspace_bytes(Pass::forward, 1, packed.has_value());
+  if (options.workspace_bytes > 0) {
+    workspace = new_bytes(input, static_cast<int64_t>(options.workspace_bytes));
+    options.workspace = workspace->mutable_data_ptr();
+  }
+  const ConstTensor bias_view = bias ? view(*bias) : ConstTensor();
+  prepared.binding.forward(view(input), view(weight), bias ? &bias_view : nullptr, mutable_view(output), options);
+  return output;
 }
 
-/// aten::_convolution, the one that takes the TF32 switch as an argument.
-TorchTensor convolution(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
-                        const Layer& layer, bool transposed, bool allow_tf32) {
-  const Integers no_output_padding(static_cast<std::size_t>(layer.dims), 0);
-  std::array<StableIValue, 13> stack{from(input),
-                                     from(weight),
-                                     from(bias),
-                                     from(integers(layer, layer.stride)),
-                                     from(integers(layer, layer.padding)),
-                                     from(integers(layer, layer.dilation)),
-                                     from(transposed),
-                                     from(transposed ? integers(layer, layer.output_padding) : no_output_padding),
-                                     from(layer.groups),
-                                     from(/*benchmark=*/false),
-                                     from(/*deterministic=*/false),
-                                     from(/*cudnn_enabled=*/true),
-                                     from(allow_tf32)};
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::_convolution", "", stack.data(), TORCH_ABI_VERSION));
-  return to<TorchTensor>(stack[0]);
+TorchTensor forward(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                    const Integers& geometry, int64_t groups, bool allow_tf32, const Kept* kept) {
+  const bool tf32 = allow_tf32 && dtype_of(input) == DType::f32;  // one plan, not two, where it means nothing
+  std::shared_ptr<const Prepared> prepared;
+  std::string refusal;
+  try {
+    prepared = prepare_forward(input, weight, bias, geometry, groups, tf32 ? Precision::tf32 : Precision::fp32);
+    const std::optional<void*> stream = current_stream(input.get_device_index());
+    refusal = stream ? prepared->refusal : "this PyTorch does not say which CUDA stream is the current one";
+    if (refusal.empty()) return run_engine(input, weight, bias, *prepared, *stream, kept);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::out_of_memory) throw CallFailed(error.what());
+    if (!prepared || !leaves_pytorch(error)) throw;
+    refusal = error.what();  // strides not seen before, say, that need a kernel which cannot be compiled
+  }
+  return fallback_conv_transpose(input, weight, bias, prepared->problem, allow_tf32, refusal);
 }
 
 }  // namespace
 
 TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
                            const Integers& geometry, int64_t groups, bool allow_tf32) {
-  const Problem problem = forward_problem(input, weight, bias, geometry, groups);
-  say_fallback(Pass::forward, problem);
-  return convolution(input, weight, bias, problem.layer, /*transposed=*/true, allow_tf32);
+  return forward(input, weight, bias, geometry, groups, allow_tf32, nullptr);
 }
 
-TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
-                                      const Integers& geometry, int64_t groups, bool allow_tf32) {
-  const Problem problem = grad_input_problem(grad_output, weight, geometry, groups);
-  say_fallback(Pass::grad_input, problem);
-  TorchTensor grad_input =
-      convolution(grad_output, weight, std::nullopt, problem.layer, /*transposed=*/false, allow_tf32);
-  // Output padding of a stride or more, which a larger dilation allows, makes a convolution see further
-  // positions behind the input's last one. They are none of the layer's.
-  for (int d = 0; d < problem.layer.dims; ++d)
-    if (grad_input.size(2 + d) != problem.input[d])
-      grad_input = torch::stable::narrow(grad_input, 2 + d, 0, problem.input[d]);
-  return grad_input;
-}
-
-TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTensor& grad_output,
-                                       const Integers& kernel_size, const Integers& geometry, int64_t groups,
-                                       bool) {
-  const Problem problem = grad_weight_problem(input, grad_output, kernel_size, geometry, groups);
-  say_fallback(Pass::grad_weight, problem);
-  const Layer& layer = problem.layer;
-  Integers weight_sizes{layer.in_channels, layer.out_channels / layer.groups};
-  weight_sizes.insert(weight_sizes.end(), kernel_size.begin(), kernel_size.end());
-  const TorchTensor weight = torch::stable::new_empty(input, weight_sizes);  // only its sizes are read
-  const std::array<bool, 3> output_mask{false, true, false};
-  std::array<StableIValue, 11> stack{from(grad_output),
-                                     from(input),
-                                     from(weight),
-                                     from(std::nullopt),
-                                     from(integers(layer, layer.stride)),
-                                     from(integers(layer, layer.padding)),
-                                     from(integers(layer, layer.dilation)),
-                                     from(/*transposed=*/true),
-                                     from(integers(layer, layer.output_padding)),
-                                     from(layer.groups),
-                                     from(torch::headeronly::HeaderOnlyArrayRef<bool>(output_mask))};
-  // This one takes no TF32 switch: PyTorch's own decides.
-  STABLE_TORCH_ERROR_CODE_CHECK(
-      torch_call_dispatcher("aten::convolution_backward", "", stack.data(), TORCH_ABI_VERSION));
-  const auto grad_input = to<TorchTensor>(stack[0]);  // taken off the stack: all three are owned
-  const auto grad_bias = to<TorchTensor>(stack[2]);
-  return to<TorchTensor>(stack[1]);
-}
-
-TorchTensor conv_transpose_grad_bias(const TorchTensor& grad_output, const TorchTensor&, const Integers&,
-                                     int64_t) {
-  Integers dims{0};
-  for (int64_t dim = 2; dim < grad_output.dim(); ++dim) dims.push_back(dim);
-  return torch::stable::sum(grad_output, torch::headeronly::IntHeaderOnlyArrayRef(dims));
+TorchTensor conv_transpose_kept(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                                int64_t number, int64_t ticket, bool frozen) {
+  const LayerParameters& layer = layer_of(number);
+  const Kept kept{.ticket = ticket, .frozen = frozen};
+  return forward(input, weight, bias, layer.geometry, layer.groups, layer.allow_tf32, &kept);
 }
 
 }  // namespace tconv::pytorch::cuda

@@ -31,6 +31,10 @@ TorchTensor conv_transpose_grad_bias(const TorchTensor& grad_output, const Torch
 namespace cuda {
 TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
                            const Integers& geometry, std::int64_t groups, bool allow_tf32);
+/// The same for a module's weight, whose packing is kept under a ticket: see packed_weights.hpp. `number` is
+/// the layer's, see layer_table.hpp.
+TorchTensor conv_transpose_kept(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
+                                std::int64_t number, std::int64_t ticket, bool frozen);
 TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
                                       const Integers& geometry, std::int64_t groups, bool allow_tf32);
 TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTensor& grad_output,

@@ -30,6 +30,11 @@ STABLE_TORCH_LIBRARY(tconv, library) {
   library.def(
       "_conv_transpose_backward(Tensor grad_output, Tensor input, Tensor weight, bool needs_input, "
       "bool needs_weight, bool needs_bias, int layer) -> (Tensor?, Tensor?, Tensor?)");
+
+  // For modules on a GPU, whose packed weights are kept: see packed_weights.hpp.
+  library.def(
+      "_conv_transpose_kept(Tensor input, Tensor weight, Tensor? bias, int layer, int ticket, bool frozen) "
+      "-> Tensor");
 }
 
 namespace {
@@ -107,6 +112,7 @@ STABLE_TORCH_LIBRARY_IMPL(tconv, CUDA, library) {
   library.impl("conv_transpose_grad_input", TORCH_BOX(&cuda::conv_transpose_grad_input));
   library.impl("conv_transpose_grad_weight", TORCH_BOX(&cuda::conv_transpose_grad_weight));
   library.impl("_conv_transpose", TORCH_BOX(&forward<cuda::conv_transpose>));
+  library.impl("_conv_transpose_kept", TORCH_BOX(&cuda::conv_transpose_kept));
   library.impl("_conv_transpose_grad_input", TORCH_BOX(&grad_input<cuda::conv_transpose_grad_input>));
   library.impl("_conv_transpose_grad_weight", TORCH_BOX(&grad_weight<cuda::conv_transpose_grad_weight>));
   library.impl("_conv_transpose_backward",

@@ -1,5 +1,7 @@
 #include "prepared.hpp"
 
+#include <atomic>
+
 #include "lru_cache.hpp"
 
 namespace tconv::pytorch {
@@ -47,9 +49,10 @@ Device device_of(const TorchTensor& tensor) {
   return {.kind = DeviceKind::cpu, .index = 0};
 }
 
-Plan plan_for(const Layer& layer, const Device& device) {
+std::shared_ptr<const NumberedPlan> plan_for(const Layer& layer, const Device& device) {
   // Never destroyed: threads may still run plans while the process ends.
-  static auto& plans = *new LruCache<std::shared_ptr<const Plan>>(max_plans);
+  static auto& plans = *new LruCache<std::shared_ptr<const NumberedPlan>>(max_plans);
+  static std::atomic<int64_t> next_number{0};
   KeyWriter writer;
   writer.add(layer.dims).add(layer.in_channels).add(layer.out_channels).add(layer.groups).add(layer.bias);
   writer.add(int64_t(layer.dtype)).add(int64_t(layer.precision)).add(int64_t(layer.layout));
@@ -59,7 +62,22 @@ Plan plan_for(const Layer& layer, const Device& device) {
   writer.add_list(layer.padding);
   writer.add_list(layer.output_padding);
   writer.add_list(layer.dilation);
-  return *plans.get(writer.key(), [&] { return std::make_shared<const Plan>(layer, device); });
+  return plans.get(writer.key(), [&] {
+    return std::make_shared<const NumberedPlan>(
+        NumberedPlan{.plan = Plan(layer, device), .number = next_number++});
+  });
+}
+
+/// Plans and binds a problem that has been checked. A refusal that leaves PyTorch's operator to use is written
+/// down, so that the next call does not try again.
+void plan_and_bind(Prepared& prepared, const Device& device) {
+  try {
+    prepared.plan = plan_for(prepared.problem.layer, device);
+    prepared.binding = prepared.plan->plan.bind(prepared.problem.batch, prepared.problem.input);
+  } catch (const Error& error) {
+    if (device.kind != DeviceKind::cuda || !leaves_pytorch(error)) throw;
+    prepared.refusal = error.what();
+  }
 }
 
 template <class MakeProblem>
@@ -67,10 +85,11 @@ std::shared_ptr<const Prepared> prepare(const KeyWriter& writer, const TorchTens
                                         const MakeProblem& make_problem) {
   static auto& bindings = *new LruCache<std::shared_ptr<const Prepared>>(max_bindings);
   return bindings.get(writer.key(), [&] {
-    Problem problem = make_problem();
-    problem.layer.precision = precision;
-    Binding binding = plan_for(problem.layer, device_of(first)).bind(problem.batch, problem.input);
-    return std::make_shared<const Prepared>(Prepared{.problem = problem, .binding = std::move(binding)});
+    auto prepared = std::make_shared<Prepared>();
+    prepared->problem = make_problem();
+    prepared->problem.layer.precision = precision;
+    plan_and_bind(*prepared, device_of(first));
+    return prepared;
   });
 }
 
@@ -84,6 +103,10 @@ KeyWriter key_of(Pass pass, const TorchTensor& activation, const TorchTensor& ot
 }
 
 }  // namespace
+
+bool leaves_pytorch(const Error& error) {
+  return error.code() == ErrorCode::unsupported || error.code() == ErrorCode::device_error;
+}
 
 std::shared_ptr<const Prepared> prepare_forward(const TorchTensor& input, const TorchTensor& weight,
                                                 const std::optional<TorchTensor>& bias, const Integers& geometry,

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from . import _retry
+from ._layer import Layer
 from ._library import CONV_TRANSPOSE, LIBRARY
 
 
@@ -29,7 +31,10 @@ def _register(device_type: str, key: str) -> None:
         dtype = torch.get_autocast_dtype(device_type)
         tensors = [_cast(tensor, device_type, dtype) for tensor in (input, weight, bias)]
         with torch._C._ExcludeDispatchKeyGuard(exclude):
-            return CONV_TRANSPOSE(*tensors, geometry, groups, allow_tf32)
+            try:
+                return CONV_TRANSPOSE(*tensors, geometry, groups, allow_tf32)
+            except RuntimeError as error:
+                return _retry.conv_transpose(error, *tensors, Layer(geometry, groups, allow_tf32))
 
     LIBRARY.impl(CONV_TRANSPOSE, kernel, key)
 

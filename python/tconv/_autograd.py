@@ -21,6 +21,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import Function
 
+from . import _retry
 from ._layer import Layer
 from ._library import (
     CONV_TRANSPOSE,
@@ -32,6 +33,7 @@ from ._library import (
     run_grad_input,
     run_grad_weight,
 )
+from ._packed import let_go, run_keeping
 
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 _grad_enabled = torch.is_grad_enabled
@@ -65,13 +67,26 @@ def conv_transpose(input: Tensor, weight: Tensor, bias: Tensor | None, layer: La
     return eager_conv_transpose(input, weight, bias, layer)
 
 
-def eager_conv_transpose(input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
-    """T of plain tensors, with nobody watching."""
-    if _grad_enabled() and (
-        weight.requires_grad or input.requires_grad or (bias is not None and bias.requires_grad)
-    ):
-        return _apply_conv_transpose(input, weight, bias, layer)
-    return run_conv_transpose(input, weight, bias, layer.number)
+def eager_conv_transpose(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    layer: Layer,
+    owner: torch.nn.Module | None = None,
+) -> Tensor:
+    """T of plain tensors, with nobody watching. ``owner`` is the module whose parameter the weight is."""
+    try:
+        if _grad_enabled() and (
+            weight.requires_grad or input.requires_grad or (bias is not None and bias.requires_grad)
+        ):
+            if owner is not None:
+                let_go(owner)
+            return _apply_conv_transpose(input, weight, bias, layer)
+        if owner is not None and input.is_cuda:
+            return run_keeping(owner, input, weight, bias, layer.number)
+        return run_conv_transpose(input, weight, bias, layer.number)
+    except RuntimeError as error:
+        return _retry.conv_transpose(error, input, weight, bias, layer)
 
 
 def grad_input(gy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
@@ -134,7 +149,11 @@ class _ConvTranspose(Function):
             and not needs_dispatcher()
             and not _is_batched(gy)  # by autograd.grad(…, is_grads_batched=True), which is not torch.func's vmap
         ):
-            return (*run_backward(gy, input, weight, needs_input, needs_weight, needs_bias, number), None)
+            needs = (needs_input, needs_weight, needs_bias)
+            try:
+                return (*run_backward(gy, input, weight, *needs, number), None)
+            except RuntimeError as error:
+                return (*_retry.backward(error, gy, input, weight, needs, ctx.layer), None)
         return (
             grad_input(gy, weight, ctx.layer) if needs_input else None,
             grad_weight(input, gy, weight.shape[2:], ctx.layer) if needs_weight else None,

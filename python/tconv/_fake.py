@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from ._layer import input_size, output_size, unpack
-from ._library import CONV_TRANSPOSE, GRAD_INPUT, GRAD_WEIGHT
+from ._library import CONV_TRANSPOSE, EAGER, GRAD_INPUT, GRAD_WEIGHT
 
 
 def _check(condition: bool, message: str) -> None:
@@ -153,5 +153,5 @@ def _mixed_devices(first: Tensor, second: Tensor, *_: object) -> Tensor:
     )
 
 
-for _pass in ("", "_grad_input", "_grad_weight", "_backward"):
-    torch.library.register_fake(f"tconv::_conv_transpose{_pass}", _mixed_devices)
+for _name in EAGER:
+    torch.library.register_fake(f"tconv::_conv_transpose{_name}", _mixed_devices)

@@ -14,6 +14,7 @@ All three take the layer's geometry as one list, see :mod:`tconv._layer`. The ``
 for eager calls: they take a layer's number, and nothing stands between them and the kernels.
 """
 
+import ctypes
 from pathlib import Path
 
 import torch
@@ -36,12 +37,24 @@ LIBRARY = torch.library.Library("tconv", "IMPL")
 
 layer_number = torch.ops.tconv._layer_number.default
 
-for _pass in ("", "_grad_input", "_grad_weight", "_backward"):
-    LIBRARY.impl(f"_conv_transpose{_pass}", torch.library.fallthrough_kernel, "Autograd")
+EAGER = ("", "_grad_input", "_grad_weight", "_backward", "_kept")
+"""What the names of the operators for eager calls end with."""
+
+for _name in EAGER:
+    LIBRARY.impl(f"_conv_transpose{_name}", torch.library.fallthrough_kernel, "Autograd")
 
 # OpOverload.__call__ only forwards to these.
 run_conv_transpose = torch.ops.tconv._conv_transpose.default._op
 run_grad_input = torch.ops.tconv._conv_transpose_grad_input.default._op
 run_grad_weight = torch.ops.tconv._conv_transpose_grad_weight.default._op
+run_conv_transpose_kept = torch.ops.tconv._conv_transpose_kept.default._op
+"""The layer of a module on a GPU: ``(x, w, bias, number, ticket, frozen)``, see :mod:`tconv._packed`."""
 run_backward = torch.ops.tconv._conv_transpose_backward.default._op
 """All gradients of the layer at once: ``(gy, x, w, needs_x, needs_w, needs_bias, number) -> (gx, gw, gb)``."""
+
+# No operator: it is called when tickets are collected, at any moment, and must not be seen by whatever is
+# tracing operators at that moment.
+forget_packed = ctypes.CDLL(str(_LIBRARY)).tconv_torch_forget_packed
+"""Lets go of the packed weights kept under a ticket's number; returns how many there were."""
+forget_packed.argtypes = [ctypes.c_int64]
+forget_packed.restype = ctypes.c_int64

@@ -71,6 +71,7 @@ def _switch(model: torch.nn.Module, target_of: Callable[[type], type | None]) ->
         plain = parametrize.type_before_parametrizations(module)
         target = target_of(plain)
         if target is not None:
+            module.__dict__.pop("_packed", None)  # tconv's own, see tconv._packed
             module.__class__ = target if plain is current else _parametrized(current, target)
             report.changed.append((name, f"{target.__module__}.{target.__name__}({module.extra_repr()})"))
         elif not issubclass(plain, tconv_nn._Forward) and target_of is _tconv_class:

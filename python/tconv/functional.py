@@ -84,24 +84,26 @@ def _conv_transpose(
     groups: int,
     dilation: Integers,
     precision: Precision | None,
+    owner: torch.nn.Module | None = None,
 ) -> Tensor:
+    """All dimensions in one. ``owner`` is the module whose parameter the weight is: it may keep it packed."""
     if (
         type(input) is Tensor
         and type(weight) in PLAIN
         and (bias is None or type(bias) in PLAIN)
-        and input.is_cpu
+        and ((input.is_cpu and precision is None) or input.is_cuda)
         and input.dim() == dims + 2
         and input.dtype in _DTYPES
         and input.layout is _STRIDED
-        and precision is None
         and not needs_dispatcher()
     ):
+        tf32 = input.is_cuda and allow_tf32(precision)
         try:
-            layer = numbered_layer(dims, stride, padding, output_padding, dilation, groups, False)
+            layer = numbered_layer(dims, stride, padding, output_padding, dilation, groups, tf32)
         except TypeError:  # lists cannot be looked up, and what is no integer is refused below
             pass
         else:
-            return eager_conv_transpose(input, weight, bias, layer)
+            return eager_conv_transpose(input, weight, bias, layer, owner)
     return _general_conv_transpose(
         dims, input, weight, bias, stride, padding, output_padding, groups, dilation, precision
     )
@@ -119,7 +121,7 @@ def _general_conv_transpose(
     dilation: Integers,
     precision: Precision | None,
 ) -> Tensor:
-    """Everything but the plain eager call on a CPU, which :func:`_conv_transpose` has let through."""
+    """Everything but the plain eager call, which :func:`_conv_transpose` has let through."""
     _check_types(dims, input, weight, bias, groups)
     tf32 = allow_tf32(precision) and input.is_cuda
     served = input.is_cpu or input.is_cuda or input.is_meta

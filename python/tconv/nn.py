@@ -4,9 +4,12 @@ They subclass PyTorch's and change nothing but ``forward``: constructor, initial
 ``state_dict`` and repr are inherited, so checkpoints go either way and ``isinstance`` checks hold.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from ._packed import PackedWeight, let_go
 from .functional import _conv_transpose
 
 __all__ = [
@@ -24,6 +27,21 @@ class _Forward:
 
     precision: str | None = None
     """``None`` follows PyTorch's TF32 switches; set ``"fp32"`` or ``"tf32"`` on a module to decide there."""
+
+    keep_packed_weight: bool = True
+    """Whether a module in eval mode keeps its weight in the order the GPU's kernels read, until PyTorch counts a
+    change of it or the mode is set anew. Set it to ``False`` where weights change between two calls without
+    either, through ``weight.data`` say."""
+
+    _packed: PackedWeight | None = None
+
+    def train(self, mode: bool = True) -> Any:
+        let_go(self)
+        return super().train(mode)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__.pop("_packed", None)  # the weight moves: its packings would only hold memory
+        return super()._apply(*args, **kwargs)
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         if self.padding_mode != "zeros":
@@ -45,6 +63,7 @@ class _Forward:
         parameters = self._parameters
         weight = parameters.get("weight")
         bias = parameters["bias"] if "bias" in parameters else self.bias  # noqa: SIM401
+        owner = self if weight is not None and self.keep_packed_weight else None
         return _conv_transpose(
             len(self.kernel_size),
             input,
@@ -56,6 +75,7 @@ class _Forward:
             self.groups,
             self.dilation,
             self.precision,
+            owner,
         )
 
 

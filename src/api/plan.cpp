@@ -94,7 +94,7 @@ void fill_zero(const Tensor& tensor, int dim = 0, int64_t offset = 0) {
 
 /// The last step of every run: workspace, executor, engine.
 void dispatch(const BindingState& b, Pass pass, const Operands& operands, const RunOptions& options) {
-  check_workspace(pass, b.engine->workspace_bytes(pass, 1), options);
+  check_workspace(pass, b.engine->workspace_bytes(pass, 1, options.packed_weight == nullptr), options);
   RunOptions run_options = options;
   if (run_options.executor == nullptr && b.plan->device.kind == DeviceKind::cpu)
     run_options.executor = &default_pool();
@@ -197,14 +197,14 @@ const Extents& Binding::output_size() const noexcept {
   return state_->output;
 }
 
-std::size_t Binding::workspace_bytes(Pass pass, int workers) const {
+std::size_t Binding::workspace_bytes(Pass pass, int workers, bool packed_weight) const {
   check_pass(pass);
   if (workers < 0)
     throw InvalidArgument("workers must be 0 (as many as the default pool has) or positive, got " +
                           std::to_string(workers));
   const BindingState& b = usable(state_);
   if (!b.engine) return 0;
-  return b.engine->workspace_bytes(pass, workers == 0 ? default_pool_threads() : workers);
+  return b.engine->workspace_bytes(pass, workers == 0 ? default_pool_threads() : workers, !packed_weight);
 }
 
 void Binding::forward(const ConstTensor& x, const ConstTensor& weight, const ConstTensor* bias, const Tensor& y,

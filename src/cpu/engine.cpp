@@ -39,13 +39,24 @@ class CpuBinding final : public EngineBinding {
         grad_weight_(state_->grad_input.conv, state_->layer.dtype, shape),
         grad_bias_(state_->geometry.out_channels(), state_->layer.dtype, shape) {}
 
-  std::size_t workspace_bytes(Pass pass, int workers) const override { return bytes(pass, workers, true); }
+  std::size_t workspace_bytes(Pass pass, int workers, bool packs) const override {
+    switch (pass) {
+      case Pass::forward:
+        return forward_.workspace_bytes(workers, packs);
+      case Pass::grad_input:
+        return grad_input_.workspace_bytes(workers, packs);
+      case Pass::grad_weight:
+        return grad_weight_.workspace_bytes(workers);
+      default:
+        return grad_bias_.workspace_bytes(workers);
+    }
+  }
 
   void run(Pass pass, const Operands& operands, const RunOptions& options) const override {
     const bool packs = options.packed_weight == nullptr;
     int workers = std::max(1, options.executor ? options.executor->concurrency() : 1);
     // As many workers as the workspace has room for.
-    const std::size_t one = bytes(pass, 1, packs), two = bytes(pass, 2, packs);
+    const std::size_t one = workspace_bytes(pass, 1, packs), two = workspace_bytes(pass, 2, packs);
     if (two > one) {
       const std::size_t room = options.workspace_bytes > one ? (options.workspace_bytes - one) / (two - one) : 0;
       workers = int(std::min<std::size_t>(std::size_t(workers), room + 1));
@@ -83,19 +94,6 @@ class CpuBinding final : public EngineBinding {
   }
 
  private:
-  std::size_t bytes(Pass pass, int workers, bool packs) const {
-    switch (pass) {
-      case Pass::forward:
-        return forward_.workspace_bytes(workers, packs);
-      case Pass::grad_input:
-        return grad_input_.workspace_bytes(workers, packs);
-      case Pass::grad_weight:
-        return grad_weight_.workspace_bytes(workers);
-      default:
-        return grad_bias_.workspace_bytes(workers);
-    }
-  }
-
   std::shared_ptr<const State> state_;
   ConvolutionBinding forward_;
   ConvolutionBinding grad_input_;

@@ -113,8 +113,8 @@ class CudaBinding final : public EngineBinding {
   /// come.
   CudaBinding(std::shared_ptr<const State> state, const Shape& shape);
 
-  std::size_t workspace_bytes(Pass pass, int) const override {
-    return pass == Pass::forward ? state_->packed_bytes() + (state_->packed_bytes() ? 256 : 0) : 0;
+  std::size_t workspace_bytes(Pass pass, int, bool packs) const override {
+    return pass == Pass::forward && packs && state_->packed_bytes() ? state_->packed_bytes() + 256 : 0;
   }
 
   void run(Pass pass, const Operands& operands, const RunOptions& options) const override;

@@ -26,8 +26,8 @@ struct Operands {
 class EngineBinding {
  public:
   virtual ~EngineBinding() = default;
-  /// Bytes of workspace for `workers` concurrent workers (at least 1).
-  virtual std::size_t workspace_bytes(Pass pass, int workers) const = 0;
+  /// Bytes of workspace for `workers` concurrent workers (at least 1). `packs`: the run packs its weight.
+  virtual std::size_t workspace_bytes(Pass pass, int workers, bool packs) const = 0;
   /// Asynchronous where the device is. Never called with an empty output.
   virtual void run(Pass pass, const Operands& operands, const RunOptions& options) const = 0;
   /// The kernel that serves a pass, for TCONV_VERBOSE.

@@ -56,8 +56,11 @@ def laid_out(values: Tensor, layout: str) -> Tensor:
     return values.contiguous()
 
 
-def random_layer(seed: int, dtype: torch.dtype) -> RandomLayer:
-    """A layer that is valid by the definition of the operator, small enough for thousands of them."""
+def random_layer(seed: int, dtype: torch.dtype, device: str = "cpu", wide: bool = False) -> RandomLayer:
+    """A layer that is valid by the definition of the operator, small enough for thousands of them.
+
+    ``wide`` layers have the channels that tensor cores are used for. The values are the same on every device.
+    """
     rng = random.Random(seed)
     generator = torch.Generator().manual_seed(seed)
     dims = rng.choice((1, 1, 2, 2, 3))
@@ -65,6 +68,8 @@ def random_layer(seed: int, dtype: torch.dtype) -> RandomLayer:
 
     groups = rng.choice((1, 1, 1, 2, 3, 4))
     group_in, group_out = rng.choice((1, 2, 3, 5, 8)), rng.choice((1, 1, 2, 3, 7, 16))
+    if wide:
+        group_in, group_out = rng.choice((16, 24, 33, 64, 100)), rng.choice((9, 16, 32, 70, 128))
     while True:
         spatial = [rng.randint(1, largest) for _ in range(dims)]
         kernel = [rng.randint(1, 5 if dims < 3 else 3) for _ in range(dims)]
@@ -82,7 +87,7 @@ def random_layer(seed: int, dtype: torch.dtype) -> RandomLayer:
     batch = rng.randint(1, 3)
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+        return torch.randn(shape, generator=generator, dtype=torch.float64).to(device, dtype)
 
     layout, weight_layout = rng.choice(LAYOUTS), rng.choice(LAYOUTS[:4])
     arguments = {
@@ -112,3 +117,9 @@ def relative_error(ours: Tensor, theirs: Tensor) -> float:
         return 0.0
     scale = theirs.abs().max().item() or 1.0
     return (ours - theirs).abs().max().item() / scale
+
+
+def norm_error(ours: Tensor, exact: Tensor) -> float:
+    """The difference against the exact result, both by their norms. NaN where an element is none."""
+    assert ours.shape == exact.shape, f"shape {list(ours.shape)} instead of {list(exact.shape)}"
+    return ((ours.double().cpu() - exact).norm() / (exact.norm() + 1e-300)).item()

@@ -1,0 +1,67 @@
+#include "new_tensor.hpp"
+
+#include <algorithm>
+
+#include <torch/csrc/stable/stableivalue_conversions.h>
+
+#include "call_failed.hpp"
+
+namespace tconv::pytorch {
+
+using std::int64_t;
+
+namespace {
+
+int32_t dtype_number(const TorchTensor& tensor) {
+  int32_t dtype = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  return dtype;
+}
+
+TorchTensor new_strided(const TorchTensor& like, int rank, const int64_t* sizes, const int64_t* strides,
+                        int32_t dtype, int64_t elements) {
+  int32_t device_type = 0, device_index = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
+  const bool on_cuda = device_type == aoti_torch_device_type_cuda();
+  AtenTensorHandle handle = nullptr;
+  if (aoti_torch_empty_strided(rank, sizes, strides, dtype, device_type, on_cuda ? device_index : 0, &handle) !=
+      TORCH_SUCCESS)
+    throw CallFailed("out of memory: PyTorch has no " +
+                     std::to_string(elements * static_cast<int64_t>(aoti_torch_dtype_element_size(dtype))) +
+                     " bytes on " + (on_cuda ? "cuda:" + std::to_string(device_index) : "cpu"));
+  return TorchTensor(handle);
+}
+
+}  // namespace
+
+TorchTensor new_activation(const TorchTensor& like, int64_t outer, int64_t channels, int dims,
+                           const Extents& spatial, bool channels_last) {
+  const int rank = dims + 2;
+  int64_t sizes[max_rank] = {outer, channels};
+  int64_t strides[max_rank];
+  for (int d = 0; d < dims; ++d) sizes[2 + d] = spatial[d];
+  int64_t stride = 1;
+  const auto place = [&](int dim) {
+    strides[dim] = stride;
+    stride *= std::max<int64_t>(sizes[dim], 1);
+  };
+  if (channels_last) place(1);
+  for (int dim = rank - 1; dim >= 2; --dim) place(dim);
+  if (!channels_last) place(1);
+  place(0);
+
+  return new_strided(like, rank, sizes, strides, dtype_number(like), stride);
+}
+
+TorchTensor new_vector(const TorchTensor& like, int64_t elements) {
+  const int64_t one = 1;
+  return new_strided(like, 1, &elements, &one, dtype_number(like), elements);
+}
+
+TorchTensor new_bytes(const TorchTensor& like, int64_t bytes) {
+  const int64_t one = 1;
+  return new_strided(like, 1, &bytes, &one, aoti_torch_dtype_uint8(), bytes);
+}
+
+}  // namespace tconv::pytorch

@@ -1,0 +1,61 @@
+"""PyTorch's own errors, where a call has failed for a reason PyTorch has the better words for.
+
+The operator library talks to PyTorch through its Stable ABI, which tells that a call has failed but not how. When
+memory runs out, or an operator of PyTorch's own fails, the library says so with ``CallFailed``
+(``python/csrc/call_failed.hpp``), and the call is made once more here, by PyTorch alone: it raises its own error,
+a ``torch.OutOfMemoryError`` with its account of the memory, or it gets by with what there is.
+"""
+
+import torch
+from torch import Tensor
+
+from ._layer import Layer, unpack
+
+_WORDS = "tconv: the call failed"
+
+
+def conv_transpose(
+    error: RuntimeError, input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer
+) -> Tensor:
+    """The layer by PyTorch, where the library's call ended in ``error``; other errors are raised as they are."""
+    if _WORDS not in str(error):
+        raise error
+    stride, padding, output_padding, dilation = unpack(layer.geometry)
+    return torch.ops.aten._convolution(
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        True,
+        output_padding,
+        layer.groups,
+        False,  # benchmark
+        False,  # deterministic
+        True,  # cudnn_enabled
+        layer.allow_tf32,
+    )
+
+
+def backward(
+    error: RuntimeError, gy: Tensor, input: Tensor, weight: Tensor, needs: tuple[bool, bool, bool], layer: Layer
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The layer's gradients by PyTorch, where the library's call ended in ``error``."""
+    if _WORDS not in str(error):
+        raise error
+    stride, padding, output_padding, dilation = unpack(layer.geometry)
+    gradients = torch.ops.aten.convolution_backward(
+        gy,
+        input,
+        weight,
+        [weight.shape[1] * layer.groups],
+        stride,
+        padding,
+        dilation,
+        True,
+        output_padding,
+        layer.groups,
+        list(needs),
+    )
+    return tuple(g if needed else None for g, needed in zip(gradients, needs, strict=True))
