@@ -30,8 +30,10 @@ build: packages
 run: build
 	@$(BUILD)/tconv bench --mission --pass forward,backward
 
+# The tests that compile kernels take CUDA's run-time compiler from where scripts/nvrtc.sh finds it.
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
+	@nvrtc=$$(scripts/nvrtc.sh) && TCONV_NVRTC_PATH="$$nvrtc" \
+	  ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
 	@WERROR=$(WERROR) scripts/test-pytorch.sh
 
 bench-cpu: packages
@@ -56,14 +58,14 @@ check-python:
 	@.venv/bin/python -m ruff check .
 	@.venv/bin/python -m ruff format --check .
 
-# AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes and the
-# repeats of the random sweep on lesser instruction sets, which `make test` has run: minutes, for the same code.
-# -O1 builds fast and runs fast enough.
+# AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes, those
+# whose time is NVRTC's, and the repeats of the random sweep on lesser instruction sets, which `make test` has run:
+# minutes, for the same code. -O1 builds fast and runs fast enough.
 check-address: packages
 	@cmake -S . -B $(BUILD)-address -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
 	  -D TCONV_SANITIZE=address,undefined -D TCONV_WERROR=$(WERROR) --log-level=WARNING
 	@cmake --build $(BUILD)-address -j $(JOBS)
-	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE large -E "^sweep_" -j $(JOBS) $(CTEST_FLAGS)
+	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE "large|nvrtc" -E "^sweep_" -j $(JOBS) $(CTEST_FLAGS)
 
 # ThreadSanitizer over the tests that run plans from many threads, those with the label "concurrency".
 check-thread: packages

@@ -2,7 +2,9 @@
 // registers. Needs NVRTC, no GPU.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <regex>
+#include <string>
 
 #include "cuda/codegen.hpp"
 #include "cuda/heuristics/gemm_tiles.hpp"
@@ -50,12 +52,20 @@ int spilled_bytes(const std::string& log) {
   return bytes;
 }
 
-class Compile : public testing::TestWithParam<const char*> {
+/// Skips without NVRTC, or fails where TCONV_REQUIRE_NVRTC=1 says that there must be one.
+class NeedsNvrtc : public testing::Test {
  protected:
   void SetUp() override {
-    if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+    if (!nvrtc_version().empty()) return;
+    const char* required = std::getenv("TCONV_REQUIRE_NVRTC");
+    if (required && std::string(required) == "1") FAIL() << why_no_nvrtc();
+    GTEST_SKIP() << why_no_nvrtc();
   }
 };
+
+class Compile : public NeedsNvrtc, public testing::WithParamInterface<const char*> {};
+using CompileHopper = NeedsNvrtc;
+using CompileErrors = NeedsNvrtc;
 
 TEST_P(Compile, ImplicitGemm) {
   // The architectures differ in what they assemble to, not in the source: one takes every case.
@@ -107,8 +117,7 @@ TEST_P(Compile, DirectGenericAndPack) {
   }
 }
 
-TEST(CompileHopper, Wgmma) {
-  if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+TEST_F(CompileHopper, Wgmma) {
   int compiled = 0;
   for (const Case& c : cases()) {
     const Geometry g = geometry_of(c.layer);
@@ -130,8 +139,7 @@ TEST(CompileHopper, Wgmma) {
   EXPECT_GE(compiled, 4);
 }
 
-TEST(CompileErrors, CarryTheLog) {
-  if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+TEST_F(CompileErrors, CarryTheLog) {
   try {
     nvrtc_compile("__global__ void f() { undeclared(); }", "sm_90a");
     FAIL() << "compiled nonsense";

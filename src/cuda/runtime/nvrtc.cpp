@@ -37,6 +37,12 @@ struct Found {
   std::string missing;
 };
 
+/// A variable of the environment, or null where it is not set or empty.
+const char* setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : nullptr;
+}
+
 /// Directories that may hold libnvrtc, nearest first.
 std::vector<fs::path> candidate_directories() {
   std::vector<fs::path> directories;
@@ -50,10 +56,11 @@ std::vector<fs::path> candidate_directories() {
     std::error_code error;
     for (const auto& package : fs::directory_iterator(site / "nvidia", error)) add(package.path() / "lib");
   };
-  if (const char* hint = std::getenv("TCONV_NVRTC_PATH")) {
-    add(hint);
-    add(fs::path(hint) / "lib64");
-    add_nvidia_packages(hint);
+  if (const char* place = setting("TCONV_NVRTC_PATH")) {
+    add(place);
+    add(fs::path(place) / "lib64");
+    add_nvidia_packages(place);
+    return directories;
   }
   // Libraries of PyTorch's CUDA packages that are loaded already, and the packages beside them.
   std::ifstream maps("/proc/self/maps");
@@ -67,7 +74,7 @@ std::vector<fs::path> candidate_directories() {
       if (at.filename() == "site-packages" || at.filename() == "dist-packages") add_nvidia_packages(at);
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable)) add(fs::path(home) / "lib64");
+    if (const char* home = setting(variable)) add(fs::path(home) / "lib64");
   add("/usr/local/cuda/lib64");
   return directories;
 }
@@ -90,7 +97,7 @@ void* open_in(const fs::path& directory) {
 }
 
 void* open_library() {
-  if (!std::getenv("TCONV_NVRTC_PATH"))
+  if (!setting("TCONV_NVRTC_PATH"))
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
       if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
   for (const fs::path& directory : candidate_directories())
@@ -100,11 +107,13 @@ void* open_library() {
 
 Found open_nvrtc() {
   void* library = open_library();
-  if (!library)
-    return {
-        nullptr, "",
-        "NVRTC was not found: install a CUDA toolkit or the nvidia-cuda-nvrtc package, or set TCONV_NVRTC_PATH "
-        "to the directory of libnvrtc.so"};
+  if (!library) {
+    if (const char* place = setting("TCONV_NVRTC_PATH"))
+      return {nullptr, "", std::string("NVRTC was not found in ") + place + ", where TCONV_NVRTC_PATH points"};
+    return {nullptr, "",
+            "NVRTC was not found: install a CUDA toolkit or the Python package nvidia-cuda-nvrtc, or set "
+            "TCONV_NVRTC_PATH to the directory of libnvrtc.so"};
+  }
   auto n = std::make_unique<Nvrtc>();
   bool complete = true;
   const auto load = [&](auto& function, const char* name) {
