@@ -29,6 +29,8 @@ struct Nvrtc {
   int (*log)(nvrtcProgram, char*);
   int (*cubin_size)(nvrtcProgram, std::size_t*);
   int (*cubin)(nvrtcProgram, char*);
+  int (*architecture_count)(int*);
+  int (*architectures)(int*);
 };
 
 struct Found {
@@ -129,10 +131,26 @@ Found open_nvrtc() {
   load(n->log, "nvrtcGetProgramLog");
   load(n->cubin_size, "nvrtcGetCUBINSize");
   load(n->cubin, "nvrtcGetCUBIN");
+  load(n->architecture_count, "nvrtcGetNumSupportedArchs");
+  load(n->architectures, "nvrtcGetSupportedArchs");
   int major = 0, minor = 0;
   if (!complete || n->version(&major, &minor) != 0 || major < 12)
     return {nullptr, "", "the NVRTC found is older than 12.0, which tconv needs"};
   return {std::move(n), std::to_string(major) + "." + std::to_string(minor), ""};
+}
+
+/// Throws where this NVRTC is older than the architecture.
+void check_architecture(const Nvrtc& n, const std::string& architecture, const std::string& version) {
+  int count = 0;
+  std::vector<int> known;
+  if (n.architecture_count(&count) == 0 && count > 0) {
+    known.resize(std::size_t(count));
+    n.architectures(known.data());
+  }
+  const std::size_t digits = std::string("sm_").size();
+  const int wanted = architecture.size() > digits ? std::atoi(architecture.c_str() + digits) : 0;
+  if (std::find(known.begin(), known.end(), wanted) == known.end())
+    throw Unsupported("NVRTC " + version + " cannot compile for " + architecture + ": another version is needed");
 }
 
 const Found& found() {
@@ -157,6 +175,7 @@ std::vector<std::string> nvrtc_options(const std::string& architecture) {
 CompiledCode nvrtc_compile(const std::string& source, const std::string& architecture) {
   if (!found().nvrtc) throw Unsupported(why_no_nvrtc());
   const Nvrtc& n = *found().nvrtc;
+  check_architecture(n, architecture, found().version);
   std::vector<const char*> names, contents;
   for (const DeviceSource& file : device_sources()) names.push_back(file.name), contents.push_back(file.text);
 
