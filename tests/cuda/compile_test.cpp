@@ -2,13 +2,13 @@
 // registers. Needs NVRTC, no GPU.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <regex>
 #include <string>
 
 #include "cuda/codegen.hpp"
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/runtime/nvrtc.hpp"
+#include "support/needs_nvrtc.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -52,20 +52,9 @@ int spilled_bytes(const std::string& log) {
   return bytes;
 }
 
-/// Skips without NVRTC, or fails where TCONV_REQUIRE_NVRTC=1 says that there must be one.
-class NeedsNvrtc : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!nvrtc_version().empty()) return;
-    const char* required = std::getenv("TCONV_REQUIRE_NVRTC");
-    if (required && std::string(required) == "1") FAIL() << why_no_nvrtc();
-    GTEST_SKIP() << why_no_nvrtc();
-  }
-};
-
-class Compile : public NeedsNvrtc, public testing::WithParamInterface<const char*> {};
-using CompileHopper = NeedsNvrtc;
-using CompileErrors = NeedsNvrtc;
+class Compile : public test::NeedsNvrtc, public testing::WithParamInterface<const char*> {};
+using CompileHopper = test::NeedsNvrtc;
+using CompileErrors = test::NeedsNvrtc;
 
 TEST_P(Compile, ImplicitGemm) {
   // The architectures differ in what they assemble to, not in the source: one takes every case.
