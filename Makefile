@@ -3,6 +3,7 @@
 #
 #   make run      build, then verify and time the four mission layers on this machine
 #   make test     build, then run all tests, those of the PyTorch front end in a virtual environment
+#   make test-gpu  build, then run what takes a GPU to test; fails where there is none
 #   make bench-cpu  time tconv beside PyTorch on this machine's CPU, all problems, with a table, JSON and a plot
 #   make install  build, then install (PREFIX=/usr/local)
 #   make format   lay out the sources with clang-format
@@ -16,7 +17,7 @@ CTEST_FLAGS ?=
 packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
 sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc')
 
-.PHONY: all run test bench-cpu build install packages format check-format check-python check-address check-thread clean
+.PHONY: all run test test-gpu bench-cpu build install packages format check-format check-python check-address check-thread clean
 .DEFAULT_GOAL := all
 all: build
 
@@ -30,9 +31,14 @@ build: packages
 run: build
 	@$(BUILD)/tconv bench --mission --pass forward,backward
 
+# The tests that compile kernels take CUDA's run-time compiler from where scripts/nvrtc.sh finds it.
 test: build
-	@ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
+	@nvrtc=$$(scripts/nvrtc.sh) && TCONV_NVRTC_PATH="$$nvrtc" \
+	  ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
 	@WERROR=$(WERROR) scripts/test-pytorch.sh
+
+test-gpu: build
+	@scripts/test-gpu.sh $(BUILD)
 
 bench-cpu: packages
 	@scripts/python-environment.sh
@@ -56,14 +62,14 @@ check-python:
 	@.venv/bin/python -m ruff check .
 	@.venv/bin/python -m ruff format --check .
 
-# AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes and the
-# repeats of the random sweep on lesser instruction sets, which `make test` has run: minutes, for the same code.
-# -O1 builds fast and runs fast enough.
+# AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes, those
+# whose time is NVRTC's, and the repeats of the random sweep on lesser instruction sets, which `make test` has run:
+# minutes, for the same code. -O1 builds fast and runs fast enough.
 check-address: packages
 	@cmake -S . -B $(BUILD)-address -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
 	  -D TCONV_SANITIZE=address,undefined -D TCONV_WERROR=$(WERROR) --log-level=WARNING
 	@cmake --build $(BUILD)-address -j $(JOBS)
-	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE large -E "^sweep_" -j $(JOBS) $(CTEST_FLAGS)
+	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE "large|nvrtc" -E "^sweep_" -j $(JOBS) $(CTEST_FLAGS)
 
 # ThreadSanitizer over the tests that run plans from many threads, those with the label "concurrency".
 check-thread: packages

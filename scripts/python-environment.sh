@@ -7,14 +7,10 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-python=${PYTHON:-python3}
 torch=2.13.0+cpu
 venv=.venv
 
-"$python" -c 'import ensurepip, venv' 2>/dev/null || scripts/install-packages.sh python3 python3-venv
-if [ ! -x $venv/bin/python ]; then
-  "$python" -m venv --system-site-packages $venv
-fi
+scripts/virtual-environment.sh
 pip() { $venv/bin/python -m pip --disable-pip-version-check --quiet "$@"; }
 
 has_torch() {

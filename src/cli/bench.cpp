@@ -9,16 +9,15 @@
 #include "cli/command.hpp"
 #include "cli/files.hpp"
 #include "cli/flags.hpp"
+#include "cli/problem_choice.hpp"
 #include "cli/text.hpp"
 
 namespace tconv::cli {
 namespace {
 
 struct BenchFlags {
-  std::vector<std::string> names;
-  bool mission = false, all = false, list = false;
-  std::string file;
-  ProblemFlags layer;
+  ProblemChoice choice;
+  bool list = false;
   std::vector<std::string> passes;
   std::string dtype = "f32", layout = "channels_first";
   std::int64_t batch = 0;
@@ -30,11 +29,8 @@ struct BenchFlags {
 };
 
 void add_flags(Flags& add, BenchFlags& flags) {
-  add.positionals("problem", flags.names, "Problems by name; --list shows them", "NAME");
-  add.toggle("--mission", flags.mission, "The four problems tconv is held against");
-  add.toggle("--all", flags.all, "All problems");
+  flags.choice.add_to(add);
   add.toggle("--list", flags.list, "List the problems and stop");
-  add.text("--file", flags.file, "Take problems from a file like bench/problems.json", "FILE");
   add.list("--pass", flags.passes, "forward (the default), grad_input, grad_weight, grad_bias, backward or all",
            "PASS[,PASS]");
   add.text("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)", "TYPE");
@@ -46,7 +42,7 @@ void add_flags(Flags& add, BenchFlags& flags) {
   add.toggle("--prepack", flags.prepack, "Pack the weights once, outside of the timing");
   add.integer("--seed", flags.seed, "Seed of the random data (new data every time)", "N", 1);
   add.text("--json", flags.json, "Write the results as JSON to a file, or to stdout with -", "FILE");
-  flags.layer.add_to(add);
+  flags.choice.add_layer_to(add);
   add.footer(R"(
 Every pass is verified before it is timed: all elements of a small version of the problem against the
 oracle, then single elements at full size against the definition, both in float64. A wrong result is not
@@ -98,25 +94,7 @@ int list_problems(const std::vector<Problem>& problems) {
 }
 
 std::vector<Problem> chosen_problems(const BenchFlags& flags) {
-  const int ways = int(!flags.names.empty()) + int(flags.mission) + int(flags.layer.any()) +
-                   int(flags.all || (!flags.file.empty() && flags.names.empty() && !flags.mission));
-  if (ways == 0)
-    throw UsageError(
-        "name a problem, or give --mission, --all, --file or a layer by flags; 'tconv help bench' explains");
-  if (ways > 1) throw UsageError("give problems in one way only: by name, --mission, --all or a layer by flags");
-  std::vector<Problem> chosen;
-  if (flags.layer.any()) {
-    chosen.push_back(flags.layer.problem());
-  } else {
-    const std::vector<Problem> known = load_problems(flags.file);
-    if (!flags.names.empty()) {
-      chosen = problems_named(known, flags.names);
-    } else {
-      for (const Problem& problem : known)
-        if (!flags.mission || problem.mission) chosen.push_back(problem);
-      if (chosen.empty()) throw Failure(fmt::format("no problem in {} is marked 'mission'", flags.file));
-    }
-  }
+  std::vector<Problem> chosen = flags.choice.problems("bench");
   for (Problem& problem : chosen) {
     problem.layer.dtype = parse_dtype(flags.dtype);
     problem.layer.layout = parse_layout(flags.layout);
@@ -127,7 +105,7 @@ std::vector<Problem> chosen_problems(const BenchFlags& flags) {
 }
 
 int execute(const BenchFlags& flags) {
-  if (flags.list) return list_problems(load_problems(flags.file));
+  if (flags.list) return list_problems(flags.choice.known());
   const std::vector<Problem> problems = chosen_problems(flags);
   BenchSettings settings;
   settings.timed = timed_passes(flags.passes);

@@ -115,6 +115,12 @@ DType parse_dtype(std::string_view text) {
   throw UsageError(fmt::format("--dtype must be f32, f64, f16 or bf16, got '{}'", text));
 }
 
+Precision parse_precision(std::string_view text) {
+  for (const Precision precision : {Precision::fp32, Precision::tf32})
+    if (text == to_string(precision)) return precision;
+  throw UsageError(fmt::format("--precision must be fp32 or tf32, got '{}'", text));
+}
+
 Layout parse_layout(std::string_view text) {
   for (const Layout layout : {Layout::channels_first, Layout::channels_last})
     if (text == to_string(layout)) return layout;

@@ -29,6 +29,7 @@ Extents parse_extents(const char* flag, std::string_view text, int dims);
 std::vector<std::int64_t> parse_list(const char* flag, std::string_view text);
 
 DType parse_dtype(std::string_view text);
+Precision parse_precision(std::string_view text);
 Layout parse_layout(std::string_view text);
 
 }  // namespace tconv::cli

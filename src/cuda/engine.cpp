@@ -377,10 +377,14 @@ std::string CudaBinding::kernel_name(Pass pass) const {
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
   if (!find_driver())
     throw Unsupported("device cuda:" + std::to_string(index) + " cannot be used: " + why_no_driver());
-  const DeviceProperties& device = device_properties(index);
+  return make_plan(layer, device_properties(index));
+}
+
+std::unique_ptr<EnginePlan> make_plan(const Layer& layer, const DeviceProperties& device) {
   if (device.major < 8)
-    throw Unsupported("device cuda:" + std::to_string(index) + " (" + device.name + ") has compute capability " +
-                      std::to_string(device.major) + "." + std::to_string(device.minor) + "; tconv needs 8.0");
+    throw Unsupported("device cuda:" + std::to_string(device.index) + " (" + device.name +
+                      ") has compute capability " + std::to_string(device.major) + "." +
+                      std::to_string(device.minor) + "; tconv needs 8.0");
   auto state = std::make_shared<State>(layer, device);
   state->family = family_of(*state);
   if (state->family == Family::gemm) {

@@ -13,14 +13,14 @@ TEST(General, HelpIsPrintedForTheToolAndForEveryCommand) {
   EXPECT_EQ(tool({"--help"}).code, 0);
   EXPECT_EQ(tool({"help"}).out, tool({"--help"}).out);
   EXPECT_NE(tool({"help"}).out.find("Subcommands:"), std::string::npos);
-  for (const char* command : {"run", "bench", "explain", "info"}) {
+  for (const char* command : {"run", "bench", "explain", "compile", "info"}) {
     const Outcome by_flag = tool({command, "--help"}), by_topic = tool({"help", command});
     EXPECT_EQ(by_flag.code, 0) << command;
     EXPECT_EQ(by_topic.code, 0) << command;
     EXPECT_EQ(by_flag.out, by_topic.out) << command;
     EXPECT_NE(by_flag.out.find(std::string("tconv ") + command), std::string::npos) << by_flag.out;
   }
-  for (const char* command : {"run", "bench", "explain"})
+  for (const char* command : {"run", "bench", "explain", "compile"})
     EXPECT_NE(tool({command, "--help"}).out.find("Examples:"), std::string::npos) << command;
 }
 
@@ -40,6 +40,11 @@ TEST(General, AWrongCommandLineIsExitCode2AndSaysSoOnStderr) {
       {"bench", "kb64", "--layout", "diagonal"},
       {"bench", "kb64", "--mission"},
       {"bench", "--size", "10"},
+      {"compile"},
+      {"compile", "kb64", "--arch", "sm_75"},
+      {"compile", "kb64", "--arch", "sm_80", "--dtype", "f8"},
+      {"compile", "kb64", "--arch", "sm_80", "--precision", "fp16"},
+      {"compile", "kb64", "--arch", "sm_80", "--jobs", "0"},
       {"explain"},
       {"explain", "kb64", "--stride", "2"},
       {"explain", "--size", "1,2,3,4", "--in", "1", "--out", "1", "--kernel", "1"},

@@ -2,8 +2,12 @@
 #include "cuda/runtime/cache.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -71,9 +75,71 @@ TEST_F(Cache, ManyWritersLeaveOneWholeEntry) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
 }
 
-TEST_F(Cache, AnUnusableDirectoryIsNoError) {
-  setenv("TCONV_CACHE_DIR", "/proc/no/such/place", 1);
-  write_cache("key", "content");
+TEST_F(Cache, ManyProcessesLeaveOneWholeEntry) {
+  const std::string content(100'000, 'c');
+  std::vector<pid_t> children;
+  for (int process = 0; process < 4; ++process) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      bool good = true;
+      for (int i = 0; i < 50; ++i) {
+        good = good && !write_cache("key", content);
+        const auto read = read_cache("key");
+        good = good && read && *read == content;  // its own entry is there: another can only replace it
+      }
+      _exit(good ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(read_cache("key"), content);
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(Cache, ADamagedEntryIsNamedOnce) {
+  EXPECT_FALSE(write_cache("named", "content"));
+  fs::resize_file(only_file(), 20);
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(read_cache("named"));
+  EXPECT_FALSE(read_cache("named"));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_NE(said.find(only_file().string()), std::string::npos) << said;
+}
+
+TEST_F(Cache, AnUnusableDirectoryIsReportedNotThrown) {
+  setenv("TCONV_CACHE_DIR", "/dev/null/cache", 1);
+  EXPECT_EQ(write_cache("key", "content"), std::errc::not_a_directory);
+  EXPECT_FALSE(read_cache("key"));
+}
+
+TEST_F(Cache, AFullDiskLeavesNothingBehind) {
+  fs::create_directories(directory_);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit small{1000, 1000};
+    setrlimit(RLIMIT_FSIZE, &small);
+    _exit(write_cache("key", std::string(100'000, 'x')) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+TEST_F(Cache, AnEmptyNameMeansNoCache) {
+  EXPECT_TRUE(cache_wanted());
+  setenv("TCONV_CACHE_DIR", "", 1);
+  EXPECT_FALSE(cache_wanted());
+  EXPECT_EQ(cache_directory(), "");
+  EXPECT_TRUE(write_cache("key", "content"));
   EXPECT_FALSE(read_cache("key"));
 }
 

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <regex>
+#include <string>
 
 #include "cuda/codegen.hpp"
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/runtime/nvrtc.hpp"
+#include "support/needs_nvrtc.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -50,12 +52,9 @@ int spilled_bytes(const std::string& log) {
   return bytes;
 }
 
-class Compile : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
-  }
-};
+class Compile : public test::NeedsNvrtc, public testing::WithParamInterface<const char*> {};
+using CompileHopper = test::NeedsNvrtc;
+using CompileErrors = test::NeedsNvrtc;
 
 TEST_P(Compile, ImplicitGemm) {
   // The architectures differ in what they assemble to, not in the source: one takes every case.
@@ -107,8 +106,7 @@ TEST_P(Compile, DirectGenericAndPack) {
   }
 }
 
-TEST(CompileHopper, Wgmma) {
-  if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+TEST_F(CompileHopper, Wgmma) {
   int compiled = 0;
   for (const Case& c : cases()) {
     const Geometry g = geometry_of(c.layer);
@@ -130,8 +128,7 @@ TEST(CompileHopper, Wgmma) {
   EXPECT_GE(compiled, 4);
 }
 
-TEST(CompileErrors, CarryTheLog) {
-  if (nvrtc_version().empty()) GTEST_SKIP() << why_no_nvrtc();
+TEST_F(CompileErrors, CarryTheLog) {
   try {
     nvrtc_compile("__global__ void f() { undeclared(); }", "sm_90a");
     FAIL() << "compiled nonsense";

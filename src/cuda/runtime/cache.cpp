@@ -1,13 +1,17 @@
 #include "cuda/runtime/cache.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
+
+#include "cuda/runtime/notice.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -33,6 +37,33 @@ fs::path path_of(const std::string& key) {
   return fs::path(cache_directory()) / (key + ".cubin");
 }
 
+std::error_code last_error() {
+  return {errno, std::generic_category()};
+}
+
+/// Writes a file that nobody else has, beside `target`. Process numbers would not tell writers apart: the
+/// folder may be shared between containers. Leaves no file behind where it fails.
+std::error_code write_new_file(const std::string& target, const std::string& text, std::string& name) {
+  int file = -1;
+  std::random_device random;
+  do {
+    name = target + "." + std::to_string(random());
+    file = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (file < 0 && errno == EEXIST);
+  if (file < 0) return last_error();
+  std::error_code error;
+  for (std::size_t done = 0; done < text.size() && !error;) {
+    const ssize_t written = write(file, text.data() + done, text.size() - done);
+    if (written >= 0)
+      done += std::size_t(written);
+    else if (errno != EINTR)
+      error = last_error();
+  }
+  if (close(file) != 0 && !error) error = last_error();
+  if (error) unlink(name.c_str());
+  return error;
+}
+
 }  // namespace
 
 std::string cache_directory() {
@@ -40,6 +71,11 @@ std::string cache_directory() {
   if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base) return std::string(base) + "/tconv";
   if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/tconv";
   return "";
+}
+
+bool cache_wanted() {
+  const char* directory = std::getenv("TCONV_CACHE_DIR");
+  return !directory || *directory;
 }
 
 std::string digest(const std::string& text) {
@@ -54,34 +90,31 @@ std::string digest(const std::string& text) {
 
 std::optional<std::string> read_cache(const std::string& key) {
   if (cache_directory().empty()) return std::nullopt;
-  std::ifstream file(path_of(key), std::ios::binary);
+  const fs::path path = path_of(key);
+  std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   const std::string all((std::istreambuf_iterator<char>(file)), {});
-  const std::size_t header = sizeof magic - 1 + 32;
-  if (all.size() < header || !all.starts_with(magic)) return std::nullopt;
-  std::string content = all.substr(header);
-  if (all.compare(sizeof magic - 1, 32, digest(content)) != 0) return std::nullopt;
-  return content;
+  const std::size_t checksum = sizeof magic - 1, header = checksum + 32;
+  if (all.starts_with(magic) && all.size() >= header) {
+    std::string content = all.substr(header);
+    if (all.compare(checksum, 32, digest(content)) == 0) return content;
+  }
+  notice("the cached kernel " + path.string() + " is damaged and not used");
+  return std::nullopt;
 }
 
-void write_cache(const std::string& key, const std::string& content) {
-  if (cache_directory().empty()) return;
-  static std::atomic<unsigned> counter{0};
+std::error_code write_cache(const std::string& key, const std::string& content) {
+  if (cache_directory().empty()) return std::make_error_code(std::errc::no_such_file_or_directory);
   std::error_code error;
   fs::create_directories(cache_directory(), error);
+  if (error) return error;
   const fs::path target = path_of(key);
-  const fs::path temporary = target.string() + "." + std::to_string(getpid()) + "." + std::to_string(counter++);
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << magic << digest(content) << content;
-    if (!file.flush()) {
-      file.close();
-      fs::remove(temporary, error);
-      return;
-    }
-  }
+  const std::string text = magic + digest(content) + content;
+  std::string temporary;
+  if ((error = write_new_file(target.string(), text, temporary))) return error;
   fs::rename(temporary, target, error);
-  if (error) fs::remove(temporary, error);
+  if (error) unlink(temporary.c_str());
+  return error;
 }
 
 }  // namespace tconv::cuda

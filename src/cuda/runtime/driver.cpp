@@ -152,6 +152,7 @@ const DeviceProperties& device_properties(int index) {
 }
 
 ContextScope::ContextScope(const DeviceProperties& device) {
+  if (device.record) return;
   const Driver& d = driver();
   CUcontext current = nullptr;
   d.check(d.cuCtxGetCurrent(&current), "cuCtxGetCurrent", "looking for the caller's context");

@@ -80,7 +80,9 @@ const std::string& why_no_driver();
 /// The driver; throws Unsupported where there is none.
 const Driver& driver();
 
-/// What the planner needs to know of a device. Throws InvalidArgument for an index that does not exist.
+class KernelRecord;
+
+/// What the planner needs to know of a device.
 struct DeviceProperties {
   int index = 0;
   CUdevice device = 0;
@@ -89,8 +91,10 @@ struct DeviceProperties {
   int multiprocessors = 0;
   int shared_per_block = 0, shared_per_multiprocessor = 0;
   std::size_t memory = 0;
+  KernelRecord* record = nullptr;  // set where the device is not here: kernels are noted instead of loaded
 };
 int device_count();
+/// Throws InvalidArgument for an index that does not exist.
 const DeviceProperties& device_properties(int index);
 
 /// Makes a context of the device current for a scope: the caller's, where it is one of that device;

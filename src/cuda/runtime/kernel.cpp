@@ -1,11 +1,12 @@
 #include "cuda/runtime/kernel.hpp"
 
+#include <algorithm>
 #include <future>
 #include <map>
-#include <mutex>
 
 #include "cuda/runtime/cache.hpp"
 #include "cuda/runtime/device_sources.hpp"
+#include "cuda/runtime/notice.hpp"
 #include "cuda/runtime/nvrtc.hpp"
 #include "tconv/tconv.hpp"
 
@@ -24,6 +25,36 @@ const std::string& sources_digest() {
 
 using SharedKernel = std::shared_ptr<const Kernel>;
 
+/// Compiles a source and keeps the code for the next process.
+std::string compile(const std::string& source, const std::string& architecture, const std::string& key) {
+  if (nvrtc_version().empty())
+    throw Unsupported("a kernel is not in the cache (" + cache_directory() + ") and cannot be compiled: " +
+                      why_no_nvrtc() + "; `tconv compile` fills the cache on a machine that has NVRTC");
+  const std::string code = nvrtc_compile(source, architecture).binary;
+  const std::error_code error = write_cache(key, code);
+  if (error && cache_wanted())
+    notice("compiled kernels are not kept for the next process: " +
+           (cache_directory().empty() ? "neither TCONV_CACHE_DIR nor HOME is set"
+                                      : "cannot write to " + cache_directory() + ": " + error.message()));
+  return code;
+}
+
+SharedKernel load(const KernelRequest& request, const DeviceProperties& device) {
+  const std::string architecture = architecture_of(device), key = cache_key(request.source, architecture);
+  const ContextScope context(device);
+  const auto loaded = [&](const std::string& code) {
+    return std::make_shared<const Kernel>(code, request.entry, request.shared_bytes, device);
+  };
+  if (const auto cached = read_cache(key)) try {
+      return loaded(*cached);
+    } catch (const Error& error) {
+      // The driver can be older than the compiler that made the entry.
+      if (error.code() != ErrorCode::device_error || nvrtc_version().empty()) throw;
+      notice("a cached kernel is compiled again: " + std::string(error.what()));
+    }
+  return loaded(compile(request.source, architecture, key));
+}
+
 struct Registry {
   std::mutex mutex;
   std::map<std::string, std::shared_future<SharedKernel>> kernels;
@@ -41,18 +72,15 @@ std::string architecture_of(const DeviceProperties& device) {
   return "sm_" + number + (device.major >= 9 ? "a" : "");
 }
 
-std::string machine_code(const std::string& source, const std::string& architecture) {
-  std::string identity = source + '\0' + sources_digest() + '\0' + nvrtc_version();
+std::string cache_key(const std::string& source, const std::string& architecture) {
+  std::string identity = source + '\0' + sources_digest();
   for (const std::string& option : nvrtc_options(architecture)) identity += '\0' + option;
-  const std::string key = digest(identity);
-  if (auto cached = read_cache(key)) return *std::move(cached);
-  CompiledCode compiled = nvrtc_compile(source, architecture);
-  write_cache(key, compiled.binary);
-  return std::move(compiled.binary);
+  return digest(identity);
 }
 
 Kernel::Kernel(const std::string& code, const std::string& entry, int shared_bytes, const DeviceProperties& device)
-    : shared_bytes_(unsigned(shared_bytes)), entry_(entry) {
+    : Kernel(entry) {  // delegated: the destructor runs, whatever fails below
+  shared_bytes_ = unsigned(shared_bytes);
   const Driver& d = driver();
   const std::string doing = "loading kernel " + entry;
   d.check(d.cuLibraryLoadData(&library_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
@@ -68,6 +96,7 @@ Kernel::~Kernel() {
 }
 
 void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream) const {
+  if (!kernel_) return;
   const Driver& d = driver();
   void* arguments[] = {const_cast<void*>(params)};
   d.check(d.cuLaunchKernel(reinterpret_cast<CUfunction>(kernel_), blocks, 1, 1, threads, 1, 1, shared_bytes_,
@@ -75,7 +104,25 @@ void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params,
           "cuLaunchKernel", "launching kernel " + entry_);
 }
 
+void KernelRecord::add(const KernelRequest& request) {
+  const std::lock_guard lock(mutex_);
+  if (std::find(requests_.begin(), requests_.end(), request) == requests_.end()) requests_.push_back(request);
+}
+
+std::vector<KernelRequest> KernelRecord::requests() const {
+  const std::lock_guard lock(mutex_);
+  return requests_;
+}
+
 std::vector<SharedKernel> get_kernels(const std::vector<KernelRequest>& requests, const DeviceProperties& device) {
+  if (device.record) {
+    std::vector<SharedKernel> kernels;
+    for (const KernelRequest& request : requests) {
+      device.record->add(request);
+      kernels.push_back(std::make_shared<const Kernel>(request.entry));
+    }
+    return kernels;
+  }
   std::vector<std::shared_future<SharedKernel>> pending;
   std::vector<std::future<void>> workers;
   for (const KernelRequest& request : requests) {
@@ -90,9 +137,7 @@ std::vector<SharedKernel> get_kernels(const std::vector<KernelRequest>& requests
     }
     workers.push_back(std::async(std::launch::async, [promise, request, key, &device] {
       try {
-        const std::string code = machine_code(request.source, architecture_of(device));
-        const ContextScope context(device);
-        promise->set_value(std::make_shared<const Kernel>(code, request.entry, request.shared_bytes, device));
+        promise->set_value(load(request, device));
       } catch (...) {
         promise->set_exception(std::current_exception());
         const std::lock_guard lock(registry().mutex);

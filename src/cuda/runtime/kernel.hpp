@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,11 @@ namespace tconv::cuda {
 /// "sm_90a" for a Hopper GPU: architecture-specific instructions are there on the device it is named for.
 std::string architecture_of(const DeviceProperties& device);
 
-/// The machine code of `source`: from the disk cache, else compiled and put there.
-std::string machine_code(const std::string& source, const std::string& architecture);
-
 class Kernel {
  public:
   Kernel(const std::string& code, const std::string& entry, int shared_bytes, const DeviceProperties& device);
+  /// A kernel of a device that is not here. Launching it does nothing.
+  explicit Kernel(const std::string& entry) : shared_bytes_(0), entry_(entry) {}
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -42,6 +42,18 @@ struct KernelRequest {
   std::string source;
   std::string entry;
   int shared_bytes = 0;
+  bool operator==(const KernelRequest&) const = default;
+};
+
+/// The kernels asked for on behalf of a device that is not here, each once, in the order they came.
+class KernelRecord {
+ public:
+  void add(const KernelRequest& request);
+  std::vector<KernelRequest> requests() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<KernelRequest> requests_;
 };
 
 /// The kernels of one process: the same source on the same device is compiled and loaded once. Several
@@ -49,5 +61,9 @@ struct KernelRequest {
 std::vector<std::shared_ptr<const Kernel>> get_kernels(const std::vector<KernelRequest>& requests,
                                                        const DeviceProperties& device);
 std::shared_ptr<const Kernel> get_kernel(const KernelRequest& request, const DeviceProperties& device);
+
+/// Under which key the disk cache keeps the code of a source: what the source says, the device sources it may
+/// include, and the compiler's options. Not the compiler's version: a machine without one must find the entry.
+std::string cache_key(const std::string& source, const std::string& architecture);
 
 }  // namespace tconv::cuda

@@ -29,6 +29,8 @@ struct Nvrtc {
   int (*log)(nvrtcProgram, char*);
   int (*cubin_size)(nvrtcProgram, std::size_t*);
   int (*cubin)(nvrtcProgram, char*);
+  int (*architecture_count)(int*);
+  int (*architectures)(int*);
 };
 
 struct Found {
@@ -36,6 +38,12 @@ struct Found {
   std::string version;
   std::string missing;
 };
+
+/// A variable of the environment, or null where it is not set or empty.
+const char* setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : nullptr;
+}
 
 /// Directories that may hold libnvrtc, nearest first.
 std::vector<fs::path> candidate_directories() {
@@ -50,10 +58,11 @@ std::vector<fs::path> candidate_directories() {
     std::error_code error;
     for (const auto& package : fs::directory_iterator(site / "nvidia", error)) add(package.path() / "lib");
   };
-  if (const char* hint = std::getenv("TCONV_NVRTC_PATH")) {
-    add(hint);
-    add(fs::path(hint) / "lib64");
-    add_nvidia_packages(hint);
+  if (const char* place = setting("TCONV_NVRTC_PATH")) {
+    add(place);
+    add(fs::path(place) / "lib64");
+    add_nvidia_packages(place);
+    return directories;
   }
   // Libraries of PyTorch's CUDA packages that are loaded already, and the packages beside them.
   std::ifstream maps("/proc/self/maps");
@@ -67,7 +76,7 @@ std::vector<fs::path> candidate_directories() {
       if (at.filename() == "site-packages" || at.filename() == "dist-packages") add_nvidia_packages(at);
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable)) add(fs::path(home) / "lib64");
+    if (const char* home = setting(variable)) add(fs::path(home) / "lib64");
   add("/usr/local/cuda/lib64");
   return directories;
 }
@@ -90,7 +99,7 @@ void* open_in(const fs::path& directory) {
 }
 
 void* open_library() {
-  if (!std::getenv("TCONV_NVRTC_PATH"))
+  if (!setting("TCONV_NVRTC_PATH"))
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
       if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
   for (const fs::path& directory : candidate_directories())
@@ -100,11 +109,13 @@ void* open_library() {
 
 Found open_nvrtc() {
   void* library = open_library();
-  if (!library)
-    return {
-        nullptr, "",
-        "NVRTC was not found: install a CUDA toolkit or the nvidia-cuda-nvrtc package, or set TCONV_NVRTC_PATH "
-        "to the directory of libnvrtc.so"};
+  if (!library) {
+    if (const char* place = setting("TCONV_NVRTC_PATH"))
+      return {nullptr, "", std::string("NVRTC was not found in ") + place + ", where TCONV_NVRTC_PATH points"};
+    return {nullptr, "",
+            "NVRTC was not found: install a CUDA toolkit or the Python package nvidia-cuda-nvrtc, or set "
+            "TCONV_NVRTC_PATH to the directory of libnvrtc.so"};
+  }
   auto n = std::make_unique<Nvrtc>();
   bool complete = true;
   const auto load = [&](auto& function, const char* name) {
@@ -120,10 +131,26 @@ Found open_nvrtc() {
   load(n->log, "nvrtcGetProgramLog");
   load(n->cubin_size, "nvrtcGetCUBINSize");
   load(n->cubin, "nvrtcGetCUBIN");
+  load(n->architecture_count, "nvrtcGetNumSupportedArchs");
+  load(n->architectures, "nvrtcGetSupportedArchs");
   int major = 0, minor = 0;
   if (!complete || n->version(&major, &minor) != 0 || major < 12)
     return {nullptr, "", "the NVRTC found is older than 12.0, which tconv needs"};
   return {std::move(n), std::to_string(major) + "." + std::to_string(minor), ""};
+}
+
+/// Throws where this NVRTC is older than the architecture.
+void check_architecture(const Nvrtc& n, const std::string& architecture, const std::string& version) {
+  int count = 0;
+  std::vector<int> known;
+  if (n.architecture_count(&count) == 0 && count > 0) {
+    known.resize(std::size_t(count));
+    n.architectures(known.data());
+  }
+  const std::size_t digits = std::string("sm_").size();
+  const int wanted = architecture.size() > digits ? std::atoi(architecture.c_str() + digits) : 0;
+  if (std::find(known.begin(), known.end(), wanted) == known.end())
+    throw Unsupported("NVRTC " + version + " cannot compile for " + architecture + ": another version is needed");
 }
 
 const Found& found() {
@@ -148,6 +175,7 @@ std::vector<std::string> nvrtc_options(const std::string& architecture) {
 CompiledCode nvrtc_compile(const std::string& source, const std::string& architecture) {
   if (!found().nvrtc) throw Unsupported(why_no_nvrtc());
   const Nvrtc& n = *found().nvrtc;
+  check_architecture(n, architecture, found().version);
   std::vector<const char*> names, contents;
   for (const DeviceSource& file : device_sources()) names.push_back(file.name), contents.push_back(file.text);
 

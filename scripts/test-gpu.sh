@@ -1,0 +1,58 @@
+#!/bin/bash
+# Everything that takes a GPU to test: `make test-gpu`. Fails, never skips, where there is no GPU.
+#
+#   scripts/test-gpu.sh BUILD [SECTION...]    sections: problems sweep caching families sanitize python (all)
+#
+# BUILD is a build folder, here or from another machine. TCONV_PYTHON names a Python that has tconv, PyTorch and
+# pytest already; else .venv is made.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+build=${1:?a build folder}
+shift
+sections=${*:-problems sweep caching families sanitize python}
+check=$build/tests/cuda/gpu_check
+[ -x "$check" ] || check=$build/gpu_check
+failed=""
+
+section() {
+  printf '\n=== %s (%ds) ===\n' "$*" "$SECONDS"
+}
+
+# Small layers of every kernel family under one of compute-sanitizer's tools; each report fails it. Kernels come
+# from the cache that `families` has filled: the tools slow kernels down, not the compiler.
+sanitize() {
+  section "compute-sanitizer $1"
+  compute-sanitizer --tool "$1" --error-exitcode 1 "$check" families
+}
+
+python_tests() {
+  python=${TCONV_PYTHON:-}
+  if [ -z "$python" ]; then
+    scripts/python-environment.sh || return
+    python=.venv/bin/python
+  fi
+  "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || {
+    echo "PyTorch does not see the GPU" >&2
+    return 1
+  }
+  "$python" -m pytest -q -k "cuda or kernelbench or export" tests/python
+}
+
+run() {
+  case $1 in
+    problems) section "benchmark problems" && "$check" problems ;;
+    sweep) section "random layers" && "$check" sweep "${TCONV_SWEEP:-1000}" 1 ;;
+    caching) section "compiling and caching" && "$check" caching ;;
+    families) section "kernel families" && "$check" families ;;
+    sanitize) sanitize memcheck && sanitize racecheck ;;
+    python) section "PyTorch front end" && python_tests ;;
+    *) echo "no section '$1'" >&2 && return 2 ;;
+  esac
+}
+
+for name in $sections; do
+  run "$name" || failed="$failed $name"
+done
+section "${failed:+failed:}${failed:-all passed}"
+[ -z "$failed" ]

@@ -1,0 +1,119 @@
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+#include "cuda/engine.hpp"
+#include "gpu/commands.hpp"
+#include "gpu/layer_on_gpu.hpp"
+
+namespace tconv::cuda::check {
+namespace {
+
+using std::int64_t;
+
+struct Small {
+  const char* name;
+  Layer layer;
+  int64_t batch;
+  Extents input;
+};
+
+Layer layer(int dims, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+            int64_t groups) {
+  Layer l;
+  l.dims = dims, l.in_channels = in, l.out_channels = out, l.groups = groups, l.bias = true;
+  for (std::size_t d = 0; d < std::size_t(dims); ++d)
+    l.kernel[d] = kernel, l.stride[d] = stride, l.padding[d] = padding, l.dilation[d] = dilation;
+  return l;
+}
+
+/// One layer for each thing that makes a kernel different; lengths of both alignments.
+std::vector<Small> layers() {
+  return {{"1D", layer(1, 64, 64, 3, 1, 0, 1, 1), 2, {320}},
+          {"1D, rows that are not aligned", layer(1, 64, 64, 3, 1, 0, 1, 1), 2, {301}},
+          {"1D strided", layer(1, 64, 32, 16, 8, 4, 1, 1), 2, {64}},
+          {"1D with phases that have no taps", layer(1, 32, 64, 3, 2, 1, 2, 1), 2, {203}},
+          {"2D", layer(2, 32, 64, 3, 1, 1, 1, 1), 1, {20, 24}},
+          {"2D strided and dilated", layer(2, 32, 64, 3, 5, 1, 2, 1), 1, {9, 16}},
+          {"2D with one output channel", layer(2, 56, 1, 9, 4, 4, 1, 1), 1, {12, 20}},
+          {"2D groups", layer(2, 32, 64, 3, 2, 1, 1, 4), 1, {12, 17}},
+          {"2D few input channels", layer(2, 3, 24, 3, 1, 1, 1, 1), 1, {16, 20}},
+          {"3D", layer(3, 32, 32, 3, 2, 1, 1, 1), 1, {4, 6, 9}},
+          {"depthwise", layer(1, 32, 32, 6, 3, 2, 1, 32), 2, {200}},
+          {"2D depthwise", layer(2, 16, 16, 4, 2, 1, 1, 16), 1, {20, 21}},
+          {"a stride beyond every block of rows", layer(1, 4, 20, 300, 300, 0, 1, 1), 1, {3}}};
+}
+
+struct Case {
+  std::string name;
+  Mode mode;
+  Layer layer;
+  Shape shape;
+};
+
+/// Every layer in every type; channels last in one type of each width, for that changes only loads and stores.
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Small& small : layers())
+    for (const Mode& mode : modes)
+      for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
+        const bool one_of_its_width = mode.name == std::string("tf32") || mode.name == std::string("fp16");
+        if (layout == Layout::channels_last && !one_of_its_width) continue;
+        Layer l = small.layer;
+        l.dtype = mode.dtype, l.precision = mode.precision, l.layout = layout;
+        all.push_back({std::string(small.name) + ", " + mode.name + ", " + to_string(layout), mode, l,
+                       shape_of(l, small.batch, small.input)});
+      }
+  return all;
+}
+
+int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
+  const Geometry g = geometry_of(c.layer);
+  const Expected expected(g, c.shape);
+  LayerOnGpu run(c.layer, c.shape, {.prepacked = false});
+  run.randomize(tools, 1, expected);
+  const auto wide = [](const Buffer& b) { return static_cast<double*>(b.get()); };
+  reference_on_gpu(g, c.shape, wide(expected.x), wide(expected.w), wide(expected.b), wide(expected.y));
+  const Verdict verdict = run.check(tools, expected);
+  touched.insert(family_of(run.kernel_name()));
+  if (verdict.right(c.mode.bar * 1.3)) return 0;
+  std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
+              verdict.outcome.error, verdict.outcome.worst, verdict.outcome.bad,
+              static_cast<long long>(verdict.differing_words), static_cast<long long>(verdict.stray_bytes),
+              run.kernel_name().c_str());
+  return 1;
+}
+
+}  // namespace
+
+int families() {
+  const Tools tools;
+  std::set<std::string> touched, missing{"implicit_gemm", "direct", "generic"};
+  const bool hopper = gpu().major == 9;
+  if (hopper) missing.insert("hopper_gemm");
+  const std::vector<Case> all = cases();
+  int failures = 0, count = 0;
+  // The portable kernels first: on Hopper they would stand back behind those for wgmma.
+  for (const bool portable : {true, false}) {
+    if (!portable && !hopper) continue;
+    if (portable)
+      setenv("TCONV_NO_WGMMA", "1", 1);
+    else
+      unsetenv("TCONV_NO_WGMMA");
+    in_parallel(int(all.size()),
+                [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });
+    for (const Case& c : all) failures += check(tools, c, touched), ++count;
+  }
+  for (const std::string& name : touched) {
+    std::printf("touched %s\n", name.c_str());
+    missing.erase(name);
+  }
+  for (const std::string& name : missing) {
+    std::printf("NOT TOUCHED: %s\n", name.c_str());
+    ++failures;
+  }
+  std::printf("%d small layers: %d failures\n", count, failures);
+  return failures;
+}
+
+}  // namespace tconv::cuda::check
