@@ -3,7 +3,8 @@
 //   gpu_check problems FILE [name…]   every problem of a list in every precision: the whole output against
 //                                     float64 on the GPU, then the time of a run
 //   gpu_check tune FILE MODE COUNT [name…]   times the COUNT tiles the cost model likes best
-//   gpu_check sweep COUNT SEED        random layers against the float64 oracle on the CPU
+//   gpu_check sweep COUNT SEED [few]  random layers against the float64 oracle on the CPU; few: of few
+//                                     channels per group alone, with rows of several tiles
 //
 // The float64 result of large problems comes from the generic kernel in double, which the sweep checks
 // against the oracle. Outputs are poisoned first. Exit status 1 if anything is off.
@@ -414,14 +415,17 @@ int tune(const std::string& file, const std::string& mode_name, int count, const
 }
 
 /// A random layer of the sweep, small enough for the oracle.
-test::Problem random_problem(std::mt19937& rng) {
+test::Problem random_problem(std::mt19937& rng, bool few) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
   for (;;) {
     test::Problem p;
     Layer& l = p.layer;
     l.dims = pick(1, 3);
     const int kind = pick(0, 5);
-    if (kind == 0) {
+    if (few) {
+      const int in = kind < 3 ? 1 : pick(1, 8), out = kind < 3 ? 1 : pick(1, std::min(8, 16 / in));
+      l.groups = pick(1, 70), l.in_channels = l.groups * in, l.out_channels = l.groups * out;
+    } else if (kind == 0) {
       l.groups = pick(1, 40), l.in_channels = l.groups, l.out_channels = l.groups * pick(1, 2);
     } else if (kind == 1) {
       l.groups = pick(2, 6), l.in_channels = l.groups * pick(1, 24), l.out_channels = l.groups * pick(1, 24);
@@ -438,6 +442,10 @@ test::Problem random_problem(std::mt19937& rng) {
       l.padding[at] = pick(0, 4);
       l.output_padding[at] = pick(0, int(std::max(l.stride[at], l.dilation[at])) - 1);
       p.input[at] = pick(1, l.dims == 1 ? 400 : l.dims == 2 ? 40 : 12);
+      // Rows of more than one tile, and rows of whole vectors.
+      if (few && d + 1 == l.dims && pick(0, 1))
+        p.input[at] = pick(1, l.dims == 1 ? 4000 : l.dims == 2 ? 700 : 300);
+      if (few && d + 1 == l.dims && pick(0, 1)) p.input[at] = (p.input[at] + 7) / 8 * 8;
       size *= double(p.input[at]);
     }
     l.bias = pick(0, 1);
@@ -481,12 +489,12 @@ std::string describe_case(const SweepCase& c) {
          (c.odd ? " odd strides" : "");
 }
 
-int sweep(int count, unsigned seed) {
+int sweep(int count, unsigned seed, bool few) {
   const Tools tools;
   std::mt19937 rng(seed);
   std::vector<SweepCase> cases;
   for (int i = 0; i < count; ++i) {
-    SweepCase c{random_problem(rng), modes[rng() % 5], rng() % 3 == 0, rng() % 8 == 0, i};
+    SweepCase c{random_problem(rng, few), modes[rng() % 5], rng() % 3 == 0, rng() % 8 == 0, i};
     c.problem.layer.dtype = c.mode.dtype, c.problem.layer.precision = c.mode.precision;
     cases.push_back(c);
   }
@@ -502,12 +510,14 @@ int sweep(int count, unsigned seed) {
     const int64_t w_count = g.in_channels() * g.group_out * g.taps();
     const DType dtype = layer.dtype;
     const float scale = 1.f / std::sqrt(float(g.group_in * g.taps()));
-    const Random x(tools, x_count, dtype, 1, -1, 1), w(tools, w_count, dtype, 2, -scale, scale),
+    const int64_t w_step = c.odd ? 2 : 1;
+    const Random x(tools, x_count, dtype, 1, -1, 1), w(tools, w_count * w_step, dtype, 2, -scale, scale),
         b(tools, g.out_channels(), dtype, 3, -1, 1);
     Tensor xt = tensor5(x.data.get(), dtype, s.batch, g.in_channels(), s.input, c.last);
-    const Tensor wt = tensor5(w.data.get(), dtype, g.in_channels(), g.group_out, g.kernel, false);
+    Tensor wt = tensor5(w.data.get(), dtype, g.in_channels(), g.group_out, g.kernel, false);
+    for (auto& stride : wt.strides) stride *= w_step;
     Tensor yt = tensor5(nullptr, dtype, s.batch, g.out_channels(), s.output, c.last);
-    // Odd strides: rows of the output with a gap, columns two apart.
+    // Odd strides: rows of the output with a gap, columns two apart, and so are weights.
     int64_t span = s.batch * g.out_channels() * volume(s.output);
     if (c.odd) {
       for (auto& stride : yt.strides) stride *= 2;
@@ -540,9 +550,11 @@ int sweep(int count, unsigned seed) {
       }
       xs[std::size_t(i)] = wide[std::size_t(at)];
     }
+    const auto wide_w = download<double>(w.wide, std::size_t(w_count * w_step));
+    reference::Array ws;
+    for (int64_t i = 0; i < w_count; ++i) ws.push_back(wide_w[std::size_t(i * w_step)]);
     const auto want = reference::forward(
-        g, s, xs, download<double>(w.wide, std::size_t(w_count)),
-        layer.bias ? download<double>(b.wide, std::size_t(g.out_channels())) : reference::Array{});
+        g, s, xs, ws, layer.bias ? download<double>(b.wide, std::size_t(g.out_channels())) : reference::Array{});
     const Buffer want_device(want.size() * 8);
     driver().cuMemcpyHtoD(want_device.address(), want.data(), want.size() * 8);
     const Outcome outcome = compare(tools, yt, static_cast<const double*>(want_device.get()));
@@ -595,8 +607,9 @@ int main(int argc, char** argv) {
     const std::string command = argc > 1 ? argv[1] : "";
     if (command == "problems" && argc > 2) return check_problems(argv[2], {argv + 3, argv + argc});
     if (command == "tune" && argc > 4) return tune(argv[2], argv[3], std::atoi(argv[4]), {argv + 5, argv + argc});
-    if (command == "sweep" && argc > 3) return sweep(std::atoi(argv[2]), unsigned(std::atoi(argv[3])));
-    std::fprintf(stderr, "usage: gpu_check problems FILE [name...] | gpu_check sweep COUNT SEED\n");
+    if (command == "sweep" && argc > 3)
+      return sweep(std::atoi(argv[2]), unsigned(std::atoi(argv[3])), argc > 4 && std::string(argv[4]) == "few");
+    std::fprintf(stderr, "usage: gpu_check problems FILE [name...] | gpu_check sweep COUNT SEED [few]\n");
   } catch (const std::exception& e) {
     std::fprintf(stderr, "gpu_check: %s\n", e.what());
   }
