@@ -265,14 +265,30 @@ extern "C" __global__ void __launch_bounds__(256) forward(const __grid_constant_
 )";
 }
 
-std::string direct_source(const Geometry& g, DType dtype) {
-  return "#include \"direct.cuh\"\n\nnamespace tconv::device {\n\n" + layer_text(g, dtype) + R"(
-extern "C" __global__ void __launch_bounds__(256) forward(const __grid_constant__ DirectParams params) {
-  Direct<Layer>::run(params);
+std::string direct_source(const device::DirectConfig& c, DType dtype) {
+  std::ostringstream out;
+  out << "#include \"" << (c.channels_last ? "direct_channels.cuh" : "direct_rows.cuh")
+      << "\"\n\nnamespace tconv::device {\n\n"
+      << "constexpr DirectConfig config{\n"
+      << "    .groups = " << c.groups << ", .group_in = " << c.group_in << ", .group_out = " << c.group_out
+      << ",\n"
+      << "    .kernel = " << text(c.kernel) << ", .stride = " << text(c.stride)
+      << ", .padding = " << text(c.padding) << ", .dilation = " << text(c.dilation) << ",\n"
+      << "    .channels_last = " << text(c.channels_last) << ", .dense_weight = " << text(c.dense_weight)
+      << ", .x_vector = " << c.x_vector << ", .y_vector = " << c.y_vector << ",\n"
+      << "    .positions = " << c.positions << ", .rows = " << c.rows << ", .channels = " << c.channels
+      << ", .slots = " << c.slots << "};\n\n"
+      << "using Kernel = " << (c.channels_last ? "DirectChannels" : "DirectRows") << "<" << element_name(dtype)
+      << R"(, config>;
+
+extern "C" __global__ void __launch_bounds__(direct_threads, Kernel::blocks_per_sm)
+    forward(const __grid_constant__ DirectParams params) {
+  Kernel::run_layer(params);
 }
 
 }  // namespace tconv::device
 )";
+  return out.str();
 }
 
 }  // namespace tconv::cuda

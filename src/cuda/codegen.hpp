@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/heuristics/row_plan.hpp"
+#include "cuda/kernels/direct_config.cuh"
 
 namespace tconv::cuda {
 
@@ -17,6 +18,6 @@ std::string pack_source(const device::GemmConfig& config, const RowPlan& rows, c
 /// Entry point `forward(GenericParams)`.
 std::string generic_source(const Geometry& geometry, DType dtype);
 /// Entry point `forward(DirectParams)`.
-std::string direct_source(const Geometry& geometry, DType dtype);
+std::string direct_source(const device::DirectConfig& config, DType dtype);
 
 }  // namespace tconv::cuda

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "cuda/codegen.hpp"
+#include "cuda/direct_launch.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_params.cuh"
 #include "cuda/runtime/kernel.hpp"
@@ -88,7 +89,8 @@ struct State {
   std::shared_ptr<const Kernel> pack;
 
   mutable std::mutex mutex;
-  mutable std::shared_ptr<const Kernel> direct, generic;
+  mutable std::shared_ptr<const Kernel> generic;
+  mutable std::vector<std::pair<device::DirectConfig, std::shared_ptr<const Kernel>>> direct;
 
   int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
   bool has_rows() const { return family == Family::gemm || family == Family::warpgroup; }
@@ -127,9 +129,9 @@ class CudaBinding final : public EngineBinding {
   };
   Access access_of(const Operands& operands) const;
   const Gemm& gemm_for(const Access& access) const;
-  std::shared_ptr<const Kernel> simple_kernel(Family family) const;
   void run_gemm(const Operands& operands, const RunOptions& options) const;
-  void run_simple(Family family, const Operands& operands, const RunOptions& options) const;
+  void run_direct(const Operands& operands, const RunOptions& options) const;
+  void run_generic(const Operands& operands, const RunOptions& options) const;
 
   std::shared_ptr<const State> state_;
   Shape shape_;
@@ -148,15 +150,37 @@ Tensor dense_view(const Layer& layer, int64_t batch, int64_t channels, const Ext
   return t;
 }
 
+std::shared_ptr<const Kernel> generic_kernel(const State& s) {
+  const std::lock_guard lock(s.mutex);
+  if (!s.generic) s.generic = get_kernel({generic_source(s.geometry, s.layer.dtype), "forward", 0}, s.device);
+  return s.generic;
+}
+
+std::shared_ptr<const Kernel> direct_kernel(const State& s, const device::DirectConfig& config) {
+  const std::lock_guard lock(s.mutex);
+  for (const auto& [known, kernel] : s.direct)
+    if (known == config) return kernel;
+  const int shared = device::direct_shared_bytes(config, s.layer.dtype == DType::f64 ? 8 : 4);
+  s.direct.emplace_back(config, get_kernel({direct_source(config, s.layer.dtype), "forward", shared}, s.device));
+  return s.direct.back().second;
+}
+
 CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
     : state_(std::move(state)), shape_(shape) {
   const State& s = *state_;
-  if (!s.has_rows()) {
-    simple_kernel(s.family);
+  if (s.family == Family::generic) {
+    generic_kernel(s);
     return;
   }
   const ConstTensor x = dense_view(s.layer, shape.batch, s.geometry.in_channels(), shape.input);
   const Tensor y = dense_view(s.layer, shape.batch, s.geometry.out_channels(), shape.output);
+  if (s.family == Family::direct) {
+    if (const auto config = direct_config(s.geometry, s.layer.dtype, direct_access(s.geometry, x, y)))
+      direct_kernel(s, *config);
+    else
+      generic_kernel(s);
+    return;
+  }
   Operands operands;
   operands.input = &x, operands.output = &y;
   gemm_for(access_of(operands));
@@ -256,7 +280,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
 void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   const Gemm& gemm = gemm_for(access_of(o));
-  if (!gemm.kernel) return run_simple(Family::generic, o, options);
+  if (!gemm.kernel) return run_generic(o, options);
   const void* packed = options.packed_weight;
   if (!packed) {
     const auto address = (reinterpret_cast<std::uintptr_t>(options.workspace) + 255) / 256 * 256;
@@ -266,7 +290,7 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const GemmConfig& c = gemm.config;
   // Several images of one box are reached with 32 bits, too.
   if (c.images > 1 && std::abs(o.input->strides[0]) * c.images >= int64_t(1) << 31)
-    return run_simple(Family::generic, o, options);
+    return run_generic(o, options);
   const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
   const Int3 boxes = boxes_of(c, shape_);
   const int64_t tiles =
@@ -292,52 +316,43 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   }
 }
 
-std::shared_ptr<const Kernel> CudaBinding::simple_kernel(Family family) const {
+void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
-  const std::lock_guard lock(s.mutex);
-  const bool direct = family == Family::direct;
-  std::shared_ptr<const Kernel>& kernel = direct ? s.direct : s.generic;
-  if (!kernel)
-    kernel =
-        get_kernel({direct ? direct_source(s.geometry, s.layer.dtype) : generic_source(s.geometry, s.layer.dtype),
-                    "forward", 0},
-                   s.device);
-  return kernel;
+  DirectAccess access = direct_access(s.geometry, *o.input, *o.output);
+  access.dense_weight = is_dense(*o.weight);
+  const auto config = direct_config(s.geometry, s.layer.dtype, access);
+  if (!config) return run_generic(o, options);
+  device::DirectParams params = direct_params(*config, s.layer.dtype, shape_);
+  params.x = o.input->data, params.weight = o.weight->data, params.y = o.output->data;
+  params.bias = o.bias ? o.bias->data : nullptr;
+  params.xs = strides_of(*o.input), params.ws = strides_of(*o.weight), params.ys = strides_of(*o.output);
+  direct_kernel(s, *config)
+      ->launch(direct_blocks(*config, params, s.device.multiprocessors), device::direct_threads, params,
+               options.stream);
 }
 
-void CudaBinding::run_simple(Family family, const Operands& o, const RunOptions& options) const {
+void CudaBinding::run_generic(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
-  const std::shared_ptr<const Kernel> kernel = simple_kernel(family);
   const Extents &in = shape_.input, &out = shape_.output;
-  device::DirectParams params{};
-  params.tensors = {.x = o.input->data,
-                    .weight = o.weight->data,
-                    .bias = o.bias ? o.bias->data : nullptr,
-                    .y = o.output->data,
-                    .xs = strides_of(*o.input),
-                    .ws = strides_of(*o.weight),
-                    .ys = strides_of(*o.output),
-                    .batch = shape_.batch,
-                    .in_d = in[0],
-                    .in_h = in[1],
-                    .in_w = in[2],
-                    .out_d = out[0],
-                    .out_h = out[1],
-                    .out_w = out[2]};
-  const int64_t rows = shape_.batch * s.geometry.out_channels() * out[0] * out[1];
-  const int64_t resident = int64_t(s.device.multiprocessors) * 8;
+  const device::GenericParams params{.x = o.input->data,
+                                     .weight = o.weight->data,
+                                     .bias = o.bias ? o.bias->data : nullptr,
+                                     .y = o.output->data,
+                                     .xs = strides_of(*o.input),
+                                     .ws = strides_of(*o.weight),
+                                     .ys = strides_of(*o.output),
+                                     .batch = shape_.batch,
+                                     .in_d = in[0],
+                                     .in_h = in[1],
+                                     .in_w = in[2],
+                                     .out_d = out[0],
+                                     .out_h = out[1],
+                                     .out_w = out[2]};
   constexpr int64_t threads = 256;
-  if (family == Family::direct) {
-    // Parts are skewed to the lines of memory: a row may need one more. Short parts where rows are few.
-    params.part = rows >= resident * 16 ? 2048 : 256;
-    params.parts = int((out[2] + 31 + params.part - 1) / params.part);
-    params.items = rows * params.parts;
-    const int64_t blocks = (params.items + threads / 32 - 1) / (threads / 32);
-    kernel->launch(unsigned(std::min(blocks, resident * 16)), unsigned(threads), params, options.stream);
-  } else {
-    const int64_t blocks = (rows * out[2] + threads - 1) / threads;
-    kernel->launch(unsigned(std::min(blocks, resident * 16)), unsigned(threads), params.tensors, options.stream);
-  }
+  const int64_t outputs = shape_.batch * s.geometry.out_channels() * out[0] * out[1] * out[2];
+  const int64_t most = int64_t(s.device.multiprocessors) * 128;
+  generic_kernel(s)->launch(unsigned(std::clamp<int64_t>((outputs + threads - 1) / threads, 1, most)), threads,
+                            params, options.stream);
 }
 
 void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& options) const {
@@ -349,8 +364,10 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
   const bool small = fits_image(*operands.input) && fits_image(*operands.output);
   if (s.has_rows() && small)
     run_gemm(operands, options);
+  else if (s.family == Family::direct && small)
+    run_direct(operands, options);
   else
-    run_simple(s.family == Family::direct && small ? Family::direct : Family::generic, operands, options);
+    run_generic(operands, options);
 }
 
 std::string CudaBinding::kernel_name(Pass pass) const {

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "cuda/codegen.hpp"
-#include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/direct_launch.hpp"
+#include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/runtime/nvrtc.hpp"
 #include "support/needs_nvrtc.hpp"
 
@@ -90,16 +91,60 @@ TEST_P(Compile, ImplicitGemm) {
     }
 }
 
-TEST_P(Compile, DirectGenericAndPack) {
+/// Few channels in a group: one layer for each thing that makes a direct kernel different.
+std::vector<Case> few_channel_cases() {
+  const auto layer = [](int dims, std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                        std::int64_t padding, std::int64_t dilation, std::int64_t groups) {
+    Layer l;
+    l.dims = dims, l.in_channels = in, l.out_channels = out, l.groups = groups;
+    for (std::size_t d = 0; d < std::size_t(dims); ++d)
+      l.kernel[d] = kernel, l.stride[d] = stride, l.padding[d] = padding, l.dilation[d] = dilation;
+    return l;
+  };
+  return {{"1D depthwise", layer(1, 512, 512, 6, 3, 2, 1, 512), 16, {8192}},
+          {"1D depthwise, stride 8", layer(1, 64, 64, 16, 8, 4, 1, 64), 16, {8191}},
+          {"1D depthwise, dilated", layer(1, 64, 64, 11, 1, 4, 4, 64), 16, {8192}},
+          {"1D groups of 2 and 4", layer(1, 64, 128, 4, 2, 1, 1, 32), 16, {8192}},
+          {"2D depthwise", layer(2, 64, 64, 3, 1, 1, 1, 64), 8, {256, 256}},
+          {"2D depthwise, strided", layer(2, 64, 64, 4, 2, 1, 1, 64), 8, {256, 256}},
+          {"2D depthwise, 7 x 7", layer(2, 64, 64, 7, 1, 3, 1, 64), 8, {255, 255}},
+          {"2D depthwise, stride 4", layer(2, 64, 64, 8, 4, 2, 1, 64), 8, {64, 64}},
+          {"2D groups of 4 and 4", layer(2, 64, 64, 3, 1, 1, 1, 16), 8, {256, 256}},
+          {"3D depthwise", layer(3, 32, 32, 3, 1, 1, 1, 32), 2, {32, 64, 64}},
+          {"3D depthwise, strided", layer(3, 32, 32, 4, 2, 1, 1, 32), 2, {32, 64, 64}}};
+}
+
+TEST_P(Compile, Direct) {
+  const bool every_case = std::string(GetParam()) == "sm_90a";
+  int index = 0;
+  for (const Case& c : few_channel_cases())
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+      if (!every_case && index++ % 5 != 0) continue;
+      const Geometry g = geometry_of(c.layer);
+      for (const bool last : {false, true})
+        for (const int vector : {1, 16 / int(size_of(dtype))}) {
+          DirectAccess access;
+          access.channels_last = last, access.x_vector = access.y_vector = vector;
+          const auto config = direct_config(g, dtype, access);
+          ASSERT_TRUE(config) << c.name;
+          const CompiledCode code = nvrtc_compile(direct_source(*config, dtype), GetParam());
+          EXPECT_EQ(spilled_bytes(code.log), 0)
+              << c.name << ", dtype " << int(dtype) << ", vector " << vector << (last ? ", channels last" : "");
+        }
+    }
+}
+
+TEST_P(Compile, DenseDoubleGenericAndPack) {
   const bool every_case = std::string(GetParam()) == "sm_90a";
   int index = 0;
   for (const Case& c : cases()) {
     if (!every_case && index++ % 4 != 0) continue;
     const Geometry g = geometry_of(c.layer);
-    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
       EXPECT_NO_THROW(nvrtc_compile(generic_source(g, dtype), GetParam())) << c.name;
-      EXPECT_NO_THROW(nvrtc_compile(direct_source(g, dtype), GetParam())) << c.name;
-    }
+    const auto config = direct_config(g, DType::f64, {});
+    ASSERT_TRUE(config) << c.name;
+    EXPECT_EQ(spilled_bytes(nvrtc_compile(direct_source(*config, DType::f64), GetParam()).log), 0) << c.name;
     RowPlan rows;
     ASSERT_TRUE(make_row_plan(g, 1, 4, rows));
     EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, Math::tf32, rows), rows, g), GetParam())) << c.name;
@@ -108,24 +153,29 @@ TEST_P(Compile, DirectGenericAndPack) {
 
 TEST_F(CompileHopper, Wgmma) {
   int compiled = 0;
-  for (const Case& c : cases()) {
-    const Geometry g = geometry_of(c.layer);
-    const Shape shape = shape_of(c.layer, c.batch, c.input);
-    RowPlan rows;
-    if (!make_row_plan(g, 1, 4, rows, 4) || !suits_hopper(g, Math::tf32, rows)) continue;
-    for (const int vector : {1, 4}) {
-      Access access;
-      access.x_vector = vector;
-      const auto choices = price_hopper_tiles(g, rows, shape, access, {});
-      ASSERT_FALSE(choices.empty()) << c.name;
-      const CompiledCode code = nvrtc_compile(hopper_source(choices.front().config, rows), "sm_90a");
-      EXPECT_EQ(spilled_bytes(code.log), 0) << c.name;
-      EXPECT_EQ(code.log.find("C7510"), std::string::npos) << c.name << ": wgmma is serialised";
-      ++compiled;
-    }
-    EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, Math::tf32, rows, true), rows, g), "sm_90a"));
-  }
-  EXPECT_GE(compiled, 4);
+  for (const Case& c : cases())
+    for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16})
+      for (const bool last : {false, true}) {
+        const Geometry g = geometry_of(c.layer);
+        const Shape shape = shape_of(c.layer, c.batch, c.input);
+        const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
+        RowPlan rows;
+        if (!make_wide_row_plan(g, per_word, math == Math::fp32 ? 2 : 1, last, rows) || !suits_warpgroups(g, math, rows))
+          continue;
+        if ((last || math == Math::bf16) && compiled % 3 != 0 && ++compiled) continue;  // they differ in little
+        Access access;
+        access.x_channels_last = last, access.y_rows = !last, access.y_pairs = last;
+        access.x_vector = last ? 4 : compiled % 2 ? 1 : 4 * per_word;
+        const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
+        ASSERT_FALSE(choices.empty()) << c.name;
+        const CompiledCode code = nvrtc_compile(warpgroup_source(choices.front().config, rows), "sm_90a");
+        // A handful of addresses may wait in memory while a tile is stored; sums may not.
+        EXPECT_LE(spilled_bytes(code.log), 512) << c.name << ", math " << int(math);
+        EXPECT_EQ(code.log.find("C75"), std::string::npos) << c.name << ": wgmma is serialised";
+        EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), "sm_90a"));
+        ++compiled;
+      }
+  EXPECT_GE(compiled, 20);
 }
 
 TEST_F(CompileErrors, CarryTheLog) {

@@ -8,28 +8,24 @@
 
 #include "element.cuh"
 #include "launch_params.cuh"
+#include "taps.cuh"
 
 namespace tconv::device {
 
-/// The taps of one output coordinate: k = first, first + step, …; tap j reads input position − j·stride_in.
-template <int Kernel, int Stride, int Padding, int Dilation>
-struct TapWalk {
-  i64 target;
-  __device__ explicit TapWalk(i64 o) : target(o + Padding) {}
-  /// The input that tap k reads, or -1.
-  __device__ i64 input_of(int k, i64 size) const {
-    const i64 numerator = target - i64(k) * Dilation;
-    if (numerator < 0 || numerator % Stride != 0) return -1;
-    const i64 i = numerator / Stride;
-    return i < size ? i : -1;
-  }
-};
+/// The input that tap k of a phase reads, or -1.
+__device__ inline i64 input_of(i64 target, int k, int dilation, int stride, i64 size) {
+  const i64 reached = target - i64(k) * dilation;
+  return reached >= 0 && reached / stride < size ? reached / stride : -1;
+}
 
 template <class Config>
 __device__ void generic_forward(const GenericParams& p) {
   using Element = typename Config::Element;
   using Accumulator = typename AccumulatorOf<Element>::Type;
   constexpr Int3 K = Config::kernel, S = Config::stride, P = Config::padding, D = Config::dilation;
+  using TapsD = PhaseTaps<K.d, S.d, D.d>;
+  using TapsH = PhaseTaps<K.h, S.h, D.h>;
+  using TapsW = PhaseTaps<K.w, S.w, D.w>;
   constexpr i64 out_channels = i64(Config::groups) * Config::group_out;
 
   const i64 outputs = p.batch * out_channels * p.out_d * p.out_h * p.out_w;
@@ -45,22 +41,21 @@ __device__ void generic_forward(const GenericParams& p) {
     const i64 n = rest / out_channels;
     const i64 group = co / Config::group_out;
 
-    const TapWalk<K.d, S.d, P.d, D.d> depth(od);
-    const TapWalk<K.h, S.h, P.h, D.h> height(oh);
-    const TapWalk<K.w, S.w, P.w, D.w> width(ow);
+    const Element* image = static_cast<const Element*>(p.x) + n * p.xs.n + group * Config::group_in * p.xs.c;
+    const Element* filter = static_cast<const Element*>(p.weight) + group * Config::group_in * p.ws.n +
+                            (co - group * Config::group_out) * p.ws.c;
     Accumulator sum = 0;
-    for (int kd = 0; kd < K.d; ++kd) {
-      const i64 id = depth.input_of(kd, p.in_d);
+    for (int kd = TapsD::first(int((od + P.d) % S.d)); kd < K.d; kd += TapsD::step) {
+      const i64 id = input_of(od + P.d, kd, D.d, S.d, p.in_d);
       if (id < 0) continue;
-      for (int kh = 0; kh < K.h; ++kh) {
-        const i64 ih = height.input_of(kh, p.in_h);
+      for (int kh = TapsH::first(int((oh + P.h) % S.h)); kh < K.h; kh += TapsH::step) {
+        const i64 ih = input_of(oh + P.h, kh, D.h, S.h, p.in_h);
         if (ih < 0) continue;
-        for (int kw = 0; kw < K.w; ++kw) {
-          const i64 iw = width.input_of(kw, p.in_w);
+        for (int kw = TapsW::first(int((ow + P.w) % S.w)); kw < K.w; kw += TapsW::step) {
+          const i64 iw = input_of(ow + P.w, kw, D.w, S.w, p.in_w);
           if (iw < 0) continue;
-          const Element* x = static_cast<const Element*>(p.x) + n * p.xs.n + group * Config::group_in * p.xs.c + id * p.xs.d + ih * p.xs.h + iw * p.xs.w;
-          const Element* w = static_cast<const Element*>(p.weight) + group * Config::group_in * p.ws.n + (co - group * Config::group_out) * p.ws.c +
-                             kd * p.ws.d + kh * p.ws.h + kw * p.ws.w;
+          const Element* x = image + id * p.xs.d + ih * p.xs.h + iw * p.xs.w;
+          const Element* w = filter + kd * p.ws.d + kh * p.ws.h + kw * p.ws.w;
           for (int ci = 0; ci < Config::group_in; ++ci, x += p.xs.c, w += p.ws.n)
             sum += load_as_accumulator(*x) * load_as_accumulator(*w);
         }

@@ -45,12 +45,22 @@ struct GenericParams {
   long long in_d, in_h, in_w, out_d, out_h, out_w;
 };
 
-/// The generic kernel's, with rows of outputs cut into parts.
+/// Of the direct kernels. Work is counted in rows: (image, group, block of channels, row of outputs along the
+/// depth, block of rows along the height), and tiles of positions along the width.
 struct DirectParams {
-  GenericParams tensors;
-  int part;         // outputs of one part
-  int parts;        // of a row
-  long long items;  // rows x parts
+  const void* x;
+  const void* weight;
+  const void* bias;  // may be null
+  void* y;
+  Strides5 xs, ws, ys;  // of the weight: n = in, c = out
+  Int3 in, out;
+  int row_blocks;      // along the height
+  int tiles;           // along the width
+  int first_position;  // of tile 0
+  int tile_positions;  // from tile to tile
+  int lane_bits;       // 2^lane_bits lanes of a warp along the width, the others on further rows
+  long long rows;
+  long long items;  // what warps, or threads where lanes run over channels, take turns at
 };
 
 }  // namespace tconv::device

@@ -4,7 +4,7 @@
 
 #include "cli/problems.hpp"
 #include "cuda/codegen.hpp"
-#include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_params.cuh"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
@@ -36,15 +36,21 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     Access access;
     access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word : s.input[2] % per_word == 0 ? per_word : 1;
     RowPlan rows;
-    if (!make_row_plan(g, per_word, 4, rows)) continue;
-    // The best of each kind: tiles that differ in more than their pipeline first.
+    const bool warpgroups = gpu().major == 9 &&
+                            make_wide_row_plan(g, per_word, math == device::Math::fp32 ? 2 : 1, false, rows) &&
+                            suits_warpgroups(g, math, rows);
+    if (!warpgroups && !make_row_plan(g, per_word, 4, rows)) continue;
+    // The best of each kind, tiles that differ in more than their pipeline; the favourites first, then a sample of
+    // the others: the model is to be judged, too.
     std::map<std::string, int> seen;
-    int taken = 0;
-    for (const TileChoice& choice : price_tiles(g, math, rows, s, access, {})) {
+    int taken = 0, skipped = 1;
+    for (const TileChoice& choice : (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
       const auto& c = choice.config;
-      const std::string kind = std::to_string(c.box.w) + "." + std::to_string(c.box.h) + "." +
-                               std::to_string(c.warps_m) + "." + std::to_string(c.warps_n);
-      if (seen[kind]++ >= 2) continue;
+      std::string kind;
+      for (const int part :
+           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm})
+        kind += std::to_string(part) + ".";
+      if (seen[kind]++ > 0 || (taken >= (count + 1) / 2 && skipped++ % 8 != 0)) continue;
       entries.push_back({problem, choice, rows, nullptr});
       if (++taken == count) break;
     }
@@ -52,8 +58,10 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
   in_parallel(int(entries.size()), [&](int i) {
     Entry& e = entries[std::size_t(i)];
     try {
-      e.kernel = get_kernel(
-          {gemm_source(e.choice.config, e.rows), "forward", device::shared_bytes(e.choice.config)}, gpu());
+      const auto& c = e.choice.config;
+      e.kernel = get_kernel({c.teams ? warpgroup_source(c, e.rows) : gemm_source(c, e.rows), "forward",
+                             c.teams ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c)},
+                            gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
     }
@@ -65,7 +73,8 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     const auto& c = e.choice.config;
     const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
     const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
-    const int64_t packed = e.rows.weight_words(g, device::channels_per_word(c), 8);
+    const int64_t packed =
+        e.rows.weight_words(g, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1);
     const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
     x.fill(0), w.fill(0);  // the time does not depend on values
     const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
@@ -77,21 +86,31 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     };
     const auto int3 = [](const Extents& v) { return Int3{int(v[0]), int(v[1]), int(v[2])}; };
     const Int3 boxes = boxes_of(c, s);
-    const int tiles = int(c.types * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w * s.batch);
-    const device::ForwardParams params{x.get(),       static_cast<const unsigned*>(w.get()),
-                                       nullptr,       y.get(),
-                                       image(xt),     image(yt),
-                                       int3(s.input), int3(s.output),
-                                       boxes,         tiles};
-    const unsigned blocks = unsigned(std::min(tiles, gpu().multiprocessors * c.blocks_per_sm));
-    const double ms =
-        median_ms([&] { e.kernel->launch(blocks, unsigned(device::threads_of(c)), params, nullptr); }, 5);
+    const int tiles = int(c.types * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w *
+                          ((s.batch + c.images - 1) / c.images));
+    const device::ForwardParams params{.x = x.get(),
+                                       .weight = static_cast<const unsigned*>(w.get()),
+                                       .bias = nullptr,
+                                       .y = y.get(),
+                                       .xs = image(xt),
+                                       .ys = image(yt),
+                                       .in = int3(s.input),
+                                       .out = int3(s.output),
+                                       .batch = int(s.batch),
+                                       .boxes = boxes,
+                                       .tiles = tiles};
+    const unsigned blocks = unsigned(c.teams ? warpgroup_grid(c, tiles, {.multiprocessors = gpu().multiprocessors})
+                                             : std::min(tiles, gpu().multiprocessors * c.blocks_per_sm));
+    const unsigned threads = unsigned(c.teams ? device::warpgroup_size * (1 + c.teams) : device::threads_of(c));
+    const double ms = median_ms([&] { e.kernel->launch(blocks, threads, params, nullptr); }, 5);
     std::printf(
-        "%-18s %s model %8.4f ms %8.4f  box %d,%d,%d warps %dx%d tiles %dx%d chunk %d sps %d st %d xst %d res %d "
-        "smem %d occ %d types %d\n",
-        e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.box.d, c.box.h, c.box.w, c.warps_m,
-        c.warps_n, c.tiles_m, c.tiles_n, c.chunk_words, c.steps_per_slab, c.stages, c.x_stages, c.resident_steps,
-        device::shared_bytes(c), c.blocks_per_sm, c.types);
+        "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d chunk %d "
+        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d\n",
+        e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w, c.rows,
+        c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
+        c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
+        c.teams ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
+        c.round_on_load);
     std::fflush(stdout);
   }
   return 0;
