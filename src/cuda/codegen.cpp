@@ -275,13 +275,14 @@ std::string direct_source(const device::DirectConfig& c, DType dtype) {
       << "    .kernel = " << text(c.kernel) << ", .stride = " << text(c.stride)
       << ", .padding = " << text(c.padding) << ", .dilation = " << text(c.dilation) << ",\n"
       << "    .channels_last = " << text(c.channels_last) << ", .dense_weight = " << text(c.dense_weight)
-      << ", .x_vector = " << c.x_vector << ", .y_vector = " << c.y_vector << ",\n"
+      << ", .x_vector = " << c.x_vector << ", .y_vector = " << c.y_vector << ", .staged = " << text(c.staged)
+      << ",\n"
       << "    .positions = " << c.positions << ", .rows = " << c.rows << ", .channels = " << c.channels
-      << ", .slots = " << c.slots << "};\n\n"
+      << ", .slots = " << c.slots << ", .blocks_per_sm = " << c.blocks_per_sm << "};\n\n"
       << "using Kernel = " << (c.channels_last ? "DirectChannels" : "DirectRows") << "<" << element_name(dtype)
       << R"(, config>;
 
-extern "C" __global__ void __launch_bounds__(direct_threads, Kernel::blocks_per_sm)
+extern "C" __global__ void __launch_bounds__(direct_threads, config.blocks_per_sm)
     forward(const __grid_constant__ DirectParams params) {
   Kernel::run_layer(params);
 }

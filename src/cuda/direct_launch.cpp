@@ -40,53 +40,100 @@ bool few_channels(const Geometry& g) {
   return g.group_in <= 8 && g.group_out <= 8 && g.group_in * g.group_out <= 16;
 }
 
-/// Lanes along channels. Nothing where the weights of eight neighbouring threads fill the shared memory.
+/// Lanes along channels. Nothing where weights or sums do not fit.
 std::optional<DirectConfig> channels_config(DirectConfig c, DType dtype, const DirectAccess& access) {
   if (c.group_in == 1 && c.group_out == 1) {
     c.channels = std::min({access.x_vector, access.y_vector, 4});
     while (c.groups % c.channels != 0) c.channels /= 2;
   }
-  const int outs = c.channels * c.group_out, line = outs * c.stride.w;
-  // Registers hold weights and inputs of several channels, too.
-  const int sums = (c.kernel.d > 1 ? 16 : 24) / (dtype == DType::f64 ? 2 : 1);
+  const bool wide = dtype == DType::f64;
+  const int outs = c.channels * c.group_out, taps = c.kernel.h * c.kernel.w;
   c.x_vector = std::gcd(access.x_vector, c.channels * c.group_in);
   c.y_vector = std::gcd(access.y_vector, outs);
-  if (line * c.stride.h <= 2 * sums && c.kernel.h * c.kernel.w * c.group_in * outs <= 2 * sums + 16) {
-    c.rows = c.kernel.h > c.stride.h ? std::clamp(sums / (line * c.stride.h * 2), 1, 4) : 1;
-    c.positions = std::clamp(sums / (line * c.stride.h * c.rows), 1, 4);
+  // Registers for the outputs of one position.
+  const int unit = outs * c.stride.h * c.stride.w * (wide ? 2 : 1);
+  if (unit > 32 || taps > 16) {
+    c.rows = 0, c.positions = std::clamp(16 / (outs * c.stride.w), 1, 4);
+  } else if (c.kernel.h <= c.stride.h) {
+    c.positions = std::clamp(32 / unit, 1, 4);  // rows share no inputs
+  } else if (unit > 4) {
+    c.positions = unit <= 16 ? 2 : 1;
+  } else if (c.group_in > 1) {
+    c.rows = 2, c.positions = 4;
+  } else if (c.kernel.d > 1) {
+    c.rows = 2, c.positions = size_of(dtype) == 2 ? 4 : 2;
   } else {
-    c.rows = 0;
-    c.positions = std::clamp(sums / line, 1, 4);
+    c.rows = 4, c.positions = 3;
   }
+  if (wide)
+    c.blocks_per_sm = 1;
+  else if (c.rows == 1 && c.kernel.d == 1 && unit * c.positions <= 32)
+    c.blocks_per_sm = 3;
   const int window = device::reach_of(c.kernel.w, c.stride.w, c.dilation.w) + c.positions;
-  if (line * c.positions > 64 || c.kernel.w > 32 || window * c.channels * c.group_in > 64) return {};
+  if (outs * c.stride.w * c.positions > 64 || c.kernel.w > 32 || window * c.channels * c.group_in > 64) return {};
   c.slots = int(std::bit_ceil(unsigned(std::min(c.groups / c.channels, 32))));
-  const int accumulator = dtype == DType::f64 ? 8 : 4;
+  const int accumulator = wide ? 8 : 4;
   while (c.slots > 4 && device::direct_shared_bytes(c, accumulator) > 40 * 1024) c.slots /= 2;
   if (device::direct_shared_bytes(c, accumulator) > 48 * 1024) return {};
   return c;
 }
 
+/// Lanes along positions, few channels: sums for the phases of a few rows.
+void block_rows(DirectConfig& c, bool wide) {
+  const int line = c.positions * c.stride.w, taps = c.kernel.h * c.kernel.w, sums = wide ? 16 : 32;
+  const bool single = c.x_vector == 1 && c.positions > 1;  // each load has an address and a condition of its own
+  const bool blocked = c.stride.h * line <= 2 * sums && taps <= (single ? 16 : 64);
+  const int lines = blocked ? c.stride.h : 1;
+  c.channels = std::clamp((single ? 16 : sums) / (lines * line), 1, c.group_out);
+  c.rows = blocked ? 1 : 0;
+  // Further rows share inputs, where the weights of all taps fit in registers beside their sums.
+  const int weights = wide ? 24 : c.channels > 1 ? (single ? 0 : 40) : single ? 32 : 64;
+  if (blocked && c.kernel.h > c.stride.h && c.channels * taps <= weights)
+    c.rows = std::clamp(sums / (c.channels * lines * line), 1, single ? (c.kernel.d > 1 ? 2 : 4) : 6);
+  // More blocks hide more of the memory's latency, as long as the compiler finds registers for them: sums,
+  // weights that several rows share, what loads in flight need.
+  const int lines_of_thread = c.channels * device::out_rows_of(c);
+  const int registers = 30 + lines_of_thread * line + (c.rows > 1 ? c.channels * taps : 0) +
+                        (c.kernel.d > 1 ? 20 : 0) + (single ? 16 : 0) +
+                        (c.channels > 1 && c.y_vector == 8 ? 8 : 0);
+  c.blocks_per_sm = wide || lines_of_thread == 1 || registers > 80 ? 2 : registers > 62 ? 3 : 4;
+}
+
+/// Lanes along positions, many channels (doubles): a weight serves four positions, an input several channels.
+void block_channels(DirectConfig& c) {
+  const int line = c.positions * c.stride.w, taps = c.kernel.h * c.kernel.w;
+  const bool blocked = c.stride.h * line <= 32 && taps <= 64;
+  const int lines = blocked ? c.stride.h : 1;
+  c.channels = std::clamp(16 / (lines * line), std::min(c.group_out, 2), std::min(c.group_out, 8));
+  c.rows = blocked ? 1 : 0;
+  if (blocked && c.kernel.h > c.stride.h && c.channels * taps <= 40)
+    c.rows = std::clamp(64 / (c.channels * lines * line), 1, 2);
+  c.blocks_per_sm = 1;
+}
+
 /// Lanes along positions.
 std::optional<DirectConfig> rows_config(DirectConfig c, DType dtype, const DirectAccess& access) {
-  const bool wide = dtype == DType::f64;
+  const bool few = c.group_in * c.group_out <= 16;
   const int vector = 16 / int(size_of(dtype)), stride = c.stride.w;
-  // Whole vectors of outputs, at most eight. Doubles: two vectors of positions, so that a weight serves four.
-  c.positions = wide ? 2 * vector : vector;
-  while (c.positions > 1 && c.positions * stride > 8 * vector) c.positions /= 2;
-  const int line = c.positions * stride;
-  if (line > 8 * vector || line % vector != 0) return {};
-  c.x_vector = access.channels_last ? 1 : std::min(access.x_vector, c.positions);
   if (device::reach_of(c.kernel.w, stride, c.dilation.w) > 48 || c.kernel.w > 32) return {};
-  // Single loads each have an address and a condition of their own in flight.
-  const int sums = c.x_vector == 1 ? 16 : 32, taps = c.kernel.h * c.kernel.w;
-  const bool blocked = c.stride.h * line <= (wide ? 32 : 64) && taps <= 4 * sums - 16;
-  const int lines = blocked ? c.stride.h : 1;
-  c.channels = std::clamp(32 / (lines * line), 1, std::min(c.group_out, 8));
-  c.rows = blocked ? 1 : 0;
-  // Further rows share inputs, where the weights of all taps fit in registers beside them.
-  if (blocked && c.kernel.h > c.stride.h && c.channels * taps <= (wide ? 24 : c.channels > 1 ? 32 : 2 * sums))
-    c.rows = std::clamp(sums / (c.channels * lines * line), 1, 4);
+  // Stores of eight bytes are as good as sixteen, where no staging comes with them.
+  c.y_vector = access.y_vector;
+  c.staged = access.channels_last || !few || c.y_vector < vector / 2 || c.y_vector % stride != 0 ||
+             c.padding.w / stride > 32;
+  if (c.staged) {
+    c.y_vector = vector;
+    c.positions = few ? vector : 2 * vector;
+    while (c.positions > 1 && c.positions * stride > 8 * vector) c.positions /= 2;
+  } else {
+    c.positions = c.y_vector / stride;
+  }
+  const int line = c.positions * stride;
+  if (line > 8 * vector || line % c.y_vector != 0) return {};
+  c.x_vector = access.channels_last ? 1 : std::min(access.x_vector, c.positions);
+  if (few)
+    block_rows(c, dtype == DType::f64);
+  else
+    block_channels(c);
   return c;
 }
 
@@ -96,25 +143,37 @@ int64_t blocks_of_rows(const DirectConfig& c, int64_t out_h) {
   return (positions + c.rows - 1) / c.rows;
 }
 
-/// Tiles of a row. One that fits in a warp is a tile of its own, with other rows beside it.
-void cut_rows(const DirectConfig& c, int vector, DirectParams& p) {
-  const int64_t stride = c.stride.w, padding = c.padding.w, out = p.out.w;
-  const int64_t last = (out - 1 + padding) / stride;
-  const int64_t first = padding / stride / c.x_vector * c.x_vector;
-  for (int bits = 0; bits <= 5; ++bits) {
-    const int64_t positions = int64_t(c.positions) << bits;
-    if (first + positions <= last || positions * stride < out + vector - 1) continue;
-    p.tiles = 1, p.first_position = int(first), p.tile_positions = int(positions), p.lane_bits = bits;
-    return;
-  }
-  // A tile begins up to vector − 1 outputs before its share of the row's vectors, wherever the row is aligned.
-  const int64_t start = floor_div(floor_div(padding - (vector - 1), stride), c.x_vector) * c.x_vector;
+/// How a warp covers a row with 2^bits lanes: one tile where the row fits.
+struct RowCut {
+  int64_t tiles, first_position, tile_positions;
+};
+
+RowCut cut_row(const DirectConfig& c, int vector, int64_t out, int bits) {
+  const int64_t stride = c.stride.w, padding = c.padding.w, positions = int64_t(c.positions) << bits;
+  if (!c.staged) return {(out + positions * stride - 1) / (positions * stride), 0, positions};
+  const int64_t most_skew = vector - 1;  // outputs of the first vector of a row that belong to the row before
+  const int64_t first = padding / stride / c.x_vector * c.x_vector, last = (out - 1 + padding) / stride;
+  if (first + positions > last && positions * stride >= out + most_skew) return {1, first, positions};
+  // A tile begins up to `most_skew` outputs before its share of the row's vectors.
+  const int64_t start = floor_div(floor_div(padding - most_skew, stride), c.x_vector) * c.x_vector;
   const int64_t slack = floor_div(padding - 1, stride) + 1 - start;
   const int64_t unit = std::lcm(vector / std::gcd(int64_t(vector), stride), int64_t(c.x_vector));
-  p.lane_bits = 5, p.first_position = int(start);
-  p.tile_positions = int((32 * c.positions - slack) / unit * unit);
-  const int64_t tile = p.tile_positions * stride;
-  p.tiles = int((out + vector - 1 + tile - 1) / tile);
+  const int64_t share = (positions - slack) / unit * unit;
+  if (share <= 0) return {0, 0, 0};
+  return {(out + most_skew + share * stride - 1) / (share * stride), start, share};
+}
+
+/// The cut that leaves the fewest lanes idle; rows side by side fill a warp. Short tiles must save a quarter of
+/// them: their runs are short, too.
+void cut_rows(const DirectConfig& c, int vector, DirectParams& p) {
+  int64_t best = 0;
+  for (int bits = 5; bits >= 0; --bits) {
+    const RowCut cut = cut_row(c, vector, p.out.w, bits);
+    if (cut.tiles == 0 || (best != 0 && (cut.tiles << bits) * 4 > best * 3)) continue;
+    best = cut.tiles << bits;
+    p.tiles = int(cut.tiles), p.lane_bits = bits;
+    p.first_position = int(cut.first_position), p.tile_positions = int(cut.tile_positions);
+  }
 }
 
 }  // namespace
@@ -135,9 +194,15 @@ DirectAccess direct_access(const Geometry& g, const ConstTensor& x, const ConstT
   if (a.channels_last) {
     a.x_vector = aligned_vector(x, {0, 2, 3, 4});
     a.y_vector = aligned_vector(y, {0, 2, 3, 4});
-  } else if (step(x, 4) == 1) {
+    return a;
+  }
+  if (step(x, 4) == 1) {
     a.x_vector = aligned_vector(x, {0, 1, 2, 3});
     while (x.sizes[4] % a.x_vector != 0) a.x_vector /= 2;
+  }
+  if (step(y, 4) == 1) {
+    a.y_vector = aligned_vector(y, {0, 1, 2, 3});
+    while (y.sizes[4] % a.y_vector != 0) a.y_vector /= 2;
   }
   return a;
 }
@@ -154,10 +219,12 @@ std::optional<DirectConfig> direct_config(const Geometry& g, DType dtype, const 
                            .dense_weight = access.dense_weight,
                            .x_vector = 1,
                            .y_vector = 1,
+                           .staged = false,
                            .positions = 1,
                            .rows = 1,
                            .channels = 1,
-                           .slots = 1};
+                           .slots = 1,
+                           .blocks_per_sm = 2};
   if (access.channels_last)
     if (const auto c = channels_config(layer, dtype, access)) return c;
   DirectConfig rows = layer;

@@ -325,7 +325,7 @@ void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const
   device::DirectParams params = direct_params(*config, s.layer.dtype, shape_);
   params.x = o.input->data, params.weight = o.weight->data, params.y = o.output->data;
   params.bias = o.bias ? o.bias->data : nullptr;
-  params.xs = strides_of(*o.input), params.ws = strides_of(*o.weight), params.ys = strides_of(*o.output);
+  params.xs = image_strides(*o.input), params.ys = image_strides(*o.output), params.ws = strides_of(*o.weight);
   direct_kernel(s, *config)
       ->launch(direct_blocks(*config, params, s.device.multiprocessors), device::direct_threads, params,
                options.stream);

@@ -119,10 +119,12 @@ TEST_P(Compile, Direct) {
   int index = 0;
   for (const Case& c : few_channel_cases())
     for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
-      if (!every_case && index++ % 5 != 0) continue;
+      // The architectures differ in what they assemble to, bf16 from f16 in one instruction.
+      if (every_case ? dtype == DType::bf16 : index++ % 7 != 0) continue;
       const Geometry g = geometry_of(c.layer);
       for (const bool last : {false, true})
         for (const int vector : {1, 16 / int(size_of(dtype))}) {
+          if (last && (vector == 1 || c.layer.dims == 1)) continue;
           DirectAccess access;
           access.channels_last = last, access.x_vector = access.y_vector = vector;
           const auto config = direct_config(g, dtype, access);

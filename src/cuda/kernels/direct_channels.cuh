@@ -38,8 +38,6 @@ class DirectChannels {
   using Sums = Accumulator[out_rows][run][outs];
 
  public:
-  static constexpr int blocks_per_sm = sizeof(Accumulator) == 8 ? 1 : 2;
-
   __device__ static void run_layer(const DirectParams& p) {
     extern __shared__ Words<4> shared[];
     Weights* weights = reinterpret_cast<Weights*>(shared);
@@ -137,14 +135,14 @@ class DirectChannels {
   __device__ static void load_window(const DirectParams& p, const Element* plane, int ih, int q,
                                      Accumulator (&x)[window][ins]) {
     const bool there = unsigned(ih) < unsigned(p.in.h);
-    const Element* row = plane + ih * p.xs.h;
+    const int position = q - reach_w;
+    const Element* from = plane + (ih * p.xs.h + position * p.xs.w);
 #pragma unroll
     for (int i = 0; i < window; ++i) {
-      const int position = q - reach_w + i;
-      const bool inside = there && unsigned(position) < unsigned(p.in.w);
+      const bool inside = there && unsigned(position + i) < unsigned(p.in.w);
 #pragma unroll
       for (int c = 0; c < ins; c += C.x_vector)
-        load_values<Element, C.x_vector>(row + position * p.xs.w + c, inside, x[i] + c);
+        load_values<Element, C.x_vector>(from + i * p.xs.w + c, inside, x[i] + c);
     }
   }
 
@@ -176,7 +174,7 @@ class DirectChannels {
       for (int i = 0; i < run; ++i) {
         const int ow = at.q * S.w - P.w + i;
         if (unsigned(ow) >= unsigned(p.out.w)) continue;
-        Element* to = image + oh * p.ys.h + ow * p.ys.w;
+        Element* to = image + (oh * p.ys.h + ow * p.ys.w);
 #pragma unroll
         for (int c = 0; c < outs; c += C.y_vector)
           store_words<Element, C.y_vector>(to + c, to_words<Element, C.y_vector>(sum[row][i] + c));

@@ -15,13 +15,15 @@ struct DirectConfig {
   bool channels_last;  // lanes run over channels (direct_channels.cuh), else over positions (direct_rows.cuh)
   bool dense_weight;   // in the order in, out, depth, height, width
   int x_vector;        // elements of one load
-  int y_vector;        // elements of one store; rows always store 16 bytes
+  int y_vector;        // elements of one store
+  bool staged;         // rows: outputs pass through shared memory, else a thread's are one aligned vector
 
   // What one thread computes: all phases of so many positions along the width and the height.
   int positions;
   int rows;      // 0: one row of outputs, whose taps along the height are found at run time
   int channels;  // output channels; groups where lanes run over channels
   int slots;     // channels last: threads side by side along the channels
+  int blocks_per_sm;
 
   constexpr bool operator==(const DirectConfig&) const = default;
 };

@@ -4,9 +4,12 @@
 // A thread owns a run of consecutive positions and all their phases along the width, so taps and phases are
 // known when the kernel is compiled, an input is loaded once for all of them, and the outputs of a warp are
 // one contiguous run per row. Where rows share inputs along the height, a thread owns several.
-// Runs start anywhere, stores are whole 16-byte vectors: outputs pass through shared memory, where a lane
-// picks the sixteen bytes of an aligned vector. Tiles overlap by a few positions, so that every tile ends on
-// a vector of the row and only a row's own ends are ragged.
+//
+// Stores are whole vectors. Where rows are aligned and the stride divides a vector, a thread owns the outputs of
+// one and stores it as it is. Else outputs pass through shared memory (`staged`): the runs of the
+// threads lie there one after the other, and a lane picks the 16 bytes of an aligned vector. Tiles then
+// overlap by a few positions, so that every tile ends on a vector of the row and only a row's own ends are
+// ragged.
 #pragma once
 
 #include "direct_config.cuh"
@@ -22,16 +25,20 @@ class DirectRows {
   static constexpr Int3 K = C.kernel, S = C.stride, P = C.padding, D = C.dilation;
   using TapsD = PhaseTaps<K.d, S.d, D.d>;
   using TapsH = PhaseTaps<K.h, S.h, D.h>;
-  static constexpr int vector = vector_of<Element>;
+  static constexpr int vector = C.y_vector;  // sixteen bytes where outputs are staged
   static constexpr int run = C.positions * S.w;  // outputs of a thread along the width
   static constexpr int run_vectors = run / vector;
-  static constexpr int reach_h = reach_of(K.h, S.h, D.h);
-  static constexpr int lead = round_up(reach_of(K.w, S.w, D.w), C.x_vector);  // inputs before the first position
-  static constexpr int window = lead + C.positions;
+  static constexpr int reach_h = reach_of(K.h, S.h, D.h), reach_w = reach_of(K.w, S.w, D.w);
+  // A staged run begins with phase 0 of position q, one that is stored as it is with output q·s, whose phase
+  // and position the padding decides.
+  static constexpr int first_phase = C.staged ? 0 : P.w % S.w, ahead = C.staged ? 0 : P.w / S.w;
+  // The inputs a thread loads: from q − lead on.
+  static constexpr int lead = round_up(max_of(reach_w - ahead, 0), C.x_vector);
+  static constexpr int window = lead + round_up(ahead + (first_phase + run - 1) / S.w + 1, C.x_vector);
   static constexpr int out_rows = out_rows_of(C);
   static constexpr int channel_blocks = ceil_div(C.group_out, C.channels);
   static constexpr int warps = direct_threads / warp_size;
-  static_assert(run % vector == 0 && C.positions % C.x_vector == 0);
+  static_assert(run % vector == 0 && C.positions % C.x_vector == 0 && run == (C.staged ? run_vectors * vector_of<Element> : vector));
 
   /// What a thread works on.
   struct Place {
@@ -49,13 +56,11 @@ class DirectRows {
   using Sums = Accumulator[C.channels][out_rows][run];
 
  public:
-  static constexpr int blocks_per_sm = sizeof(Accumulator) == 8 ? 1 : 2;
-
   __device__ static void run_layer(const DirectParams& p) {
-    __shared__ Words<4> staging[warps][warp_size * run_vectors];
+    __shared__ Words<4> staging[warps][C.staged ? warp_size * run_vectors : 1];
     const int bits = p.lane_bits, row_of_lane = lane_index() >> bits;
     Lanes lanes{1 << bits, lane_index() & ((1 << bits) - 1), 0,
-                &staging[warp_index()][(row_of_lane << bits) * run_vectors]};
+                &staging[warp_index()][C.staged ? (row_of_lane << bits) * run_vectors : 0]};
     for (i64 item = i64(blockIdx.x) * warps + warp_index(); item < p.items; item += i64(gridDim.x) * warps) {
       u64 rest = u64(item);
       lanes.tile = int(divide(rest, u32(p.tiles)));
@@ -124,31 +129,28 @@ class DirectRows {
   __device__ static void load_window(const DirectParams& p, const Element* plane, int ih, int q,
                                      Accumulator (&x)[window]) {
     const bool there = unsigned(ih) < unsigned(p.in.h);
-    const int stride = C.x_vector > 1 ? 1 : int(p.xs.w);
-    const Element* row = plane + ih * p.xs.h;
+    const int stride = C.x_vector > 1 ? 1 : p.xs.w, position = q - lead;
+    const Element* from = plane + (ih * p.xs.h + position * stride);
 #pragma unroll
-    for (int i = 0; i < window; i += C.x_vector) {
-      const int position = q - lead + i;
-      load_values<Element, C.x_vector>(row + i64(position) * stride,
-                                       there && unsigned(position) < unsigned(p.in.w), x + i);
-    }
+    for (int i = 0; i < window; i += C.x_vector)
+      load_values<Element, C.x_vector>(from + i * stride, there && unsigned(position + i) < unsigned(p.in.w), x + i);
   }
 
-  /// Tap k of the width meets phase k·d mod s, ⌊k·d / s⌋ inputs back.
+  /// Tap k reaches the outputs whose target o + padding is k·dilation modulo the stride.
   __device__ static void add_row(const DirectParams& p, const Place& at, const Accumulator (&x)[window],
                                  const Element* w, Sums& sum, int row) {
 #pragma unroll
-    for (int k = 0; k < K.w; ++k) {
-      const int phase = k * D.w % S.w, shift = k * D.w / S.w;
+    for (int k = 0; k < K.w; ++k)
 #pragma unroll
       for (int c = 0; c < C.channels; ++c) {
-        const Element* tap = w + k * stride_w(p) + channel_offset(at, c) * stride_out(p);
         Accumulator weight;
-        load_values<Element, 1>(tap, true, &weight);
+        load_values<Element, 1>(w + k * stride_w(p) + channel_offset(at, c) * stride_out(p), true, &weight);
 #pragma unroll
-        for (int j = 0; j < C.positions; ++j) sum[c][row][j * S.w + phase] += x[lead + j - shift] * weight;
+        for (int i = 0; i < run; ++i) {
+          const int reached = first_phase + i - k * D.w;
+          if (reached % S.w == 0) sum[c][row][i] += x[lead + ahead + reached / S.w] * weight;
+        }
       }
-    }
   }
 
   /// Channels past the last of a group repeat it; they are not stored.
@@ -177,11 +179,17 @@ class DirectRows {
 #pragma unroll
       for (int row = 0; row < out_rows; ++row) {
         const int oh = C.rows ? at.h * S.h + row - P.h : at.h;
-        stage(lanes, sum[c][row], bias);
-        __syncwarp();
-        if (has_channel && unsigned(oh) < unsigned(p.out.h))
-          store_row(p, lanes, image + (channel + c) * p.ys.c + oh * p.ys.h);
-        __syncwarp();
+        const bool has_row = has_channel && unsigned(oh) < unsigned(p.out.h);
+        Element* y = image + (channel + c) * p.ys.c + oh * p.ys.h;
+        if constexpr (C.staged) {
+          stage(lanes, sum[c][row], bias);
+          __syncwarp();
+          if (has_row) store_row(p, lanes, y);
+          __syncwarp();
+        } else {
+          const int o = at.q * S.w;
+          if (has_row && o < p.out.w) store_words<Element, vector>(y + o, biased(sum[c][row], bias));
+        }
       }
     }
   }
@@ -191,12 +199,15 @@ class DirectRows {
 
   __device__ static void stage(const Lanes& lanes, const Accumulator (&sum)[run], Accumulator bias) {
 #pragma unroll
-    for (int i = 0; i < run_vectors; ++i) {
-      Accumulator values[vector];
+    for (int i = 0; i < run_vectors; ++i)
+      lanes.staged[swizzled(lanes.index * run_vectors + i)] = biased(sum + i * vector, bias);
+  }
+
+  __device__ static auto biased(const Accumulator* sum, Accumulator bias) {
+    Accumulator values[vector];
 #pragma unroll
-      for (int v = 0; v < vector; ++v) values[v] = sum[i * vector + v] + bias;
-      lanes.staged[swizzled(lanes.index * run_vectors + i)] = to_words<Element, vector>(values);
-    }
+    for (int v = 0; v < vector; ++v) values[v] = sum[v] + bias;
+    return to_words<Element, vector>(values);
   }
 
   /// A row of the tile, by the lanes that staged it.

@@ -52,7 +52,8 @@ struct DirectParams {
   const void* weight;
   const void* bias;  // may be null
   void* y;
-  Strides5 xs, ws, ys;  // of the weight: n = in, c = out
+  ImageStrides xs, ys;
+  Strides5 ws;  // n = in, c = out
   Int3 in, out;
   int row_blocks;      // along the height
   int tiles;           // along the width

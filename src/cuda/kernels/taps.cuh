@@ -32,6 +32,7 @@ struct PhaseTaps {
 
 /// rest % size, and rest becomes rest / size; in 32 bits where they do.
 __device__ inline u32 divide(u64& rest, u32 size) {
+  if (size == 1) return 0;
   u32 index;
   if (rest >> 32) {
     index = u32(rest % size), rest /= size;
