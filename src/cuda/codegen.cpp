@@ -68,7 +68,8 @@ std::string config_text(const GemmConfig& c) {
       << "    .teams = " << c.teams << ", .rows = " << c.rows << ", .position_tiles = " << c.position_tiles
       << ", .images = " << c.images << ", .window = " << c.window << ",\n"
       << "    .stage_rows = " << c.stage_rows << ", .stage_buffers = " << c.stage_buffers
-      << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs) << ", .channel_rows = " << text(c.channel_rows) << "};\n";
+      << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs)
+      << ", .channel_rows = " << text(c.channel_rows) << "};\n";
   return out.str();
 }
 
@@ -137,18 +138,19 @@ std::string wgmma_text(const GemmConfig& c) {
       << "  /// d = a·b, or d += a·b where `add`.\n"
       << "  __device__ static void multiply(float (&d)[" << sums << "], const u32 (&a)[4], u64 b, bool add) {\n"
       << "    asm volatile(\n        \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %" << sums + 5 << ", 0;\\n\"\n"
-      << "        \"wgmma.mma_async.sync.aligned.m64n" << c.rows << (device::channels_per_word(c) == 2 ? "k16" : "k8")
-      << ".f32." << type << "." << type << " {\"";
+      << "        \"wgmma.mma_async.sync.aligned.m64n" << c.rows
+      << (device::channels_per_word(c) == 2 ? "k16" : "k8") << ".f32." << type << "." << type << " {\"";
   for (int i = 0; i < sums; ++i) {
     if (i % 16 == 0) out << "\n        \"";
     out << "%" << i << (i + 1 < sums ? ", " : "");
     if (i % 16 == 15 || i + 1 == sums) out << "\"";
   }
-  out << "\n        \"}, {%" << sums << ", %" << sums + 1 << ", %" << sums + 2 << ", %" << sums + 3 << "}, %" << sums + 4
-      << ", p, 1, 1" << (device::channels_per_word(c) == 2 ? ", 0" : "") << ";\\n}\\n\"\n        : ";
+  out << "\n        \"}, {%" << sums << ", %" << sums + 1 << ", %" << sums + 2 << ", %" << sums + 3 << "}, %"
+      << sums + 4 << ", p, 1, 1" << (device::channels_per_word(c) == 2 ? ", 0" : "") << ";\\n}\\n\"\n        : ";
   for (int i = 0; i < sums; ++i)
     out << "\"+f\"(d[" << i << "])" << (i + 1 < sums ? i % 8 == 7 ? ",\n          " : ", " : "");
-  out << "\n        : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"r\"(int(add)));\n  }\n};\n\n";
+  out << "\n        : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"r\"(int(add)));\n  "
+         "}\n};\n\n";
   return out.str();
 }
 
@@ -182,8 +184,8 @@ struct Tables {
       << rows.types[0].lines.size() << R"( + line]; }
 };
 
-)" << instruction << "using Kernel = "
-      << kernel << R"(;
+)" << instruction
+      << "using Kernel = " << kernel << R"(;
 
 extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {

@@ -264,8 +264,8 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     if (known == access) return *gemm;
   const State& s = *state_;
   const bool warpgroup = s.family == Family::warpgroup;
-  const auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows, shape_, access,
-                                                                         s.limits);
+  const auto choices =
+      (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows, shape_, access, s.limits);
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
@@ -289,13 +289,11 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   }
   const GemmConfig& c = gemm.config;
   // Several images of one box are reached with 32 bits, too.
-  if (c.images > 1 && std::abs(o.input->strides[0]) * c.images >= int64_t(1) << 31)
-    return run_generic(o, options);
+  if (c.images > 1 && std::abs(o.input->strides[0]) * c.images >= int64_t(1) << 31) return run_generic(o, options);
   const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
   const Int3 boxes = boxes_of(c, shape_);
-  const int64_t tiles =
-      int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w *
-      ((shape_.batch + c.images - 1) / c.images);
+  const int64_t tiles = int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w *
+                        ((shape_.batch + c.images - 1) / c.images);
   const device::ForwardParams params{.x = o.input->data,
                                      .weight = static_cast<const unsigned*>(packed),
                                      .bias = o.bias ? o.bias->data : nullptr,
@@ -312,7 +310,8 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     gemm.kernel->launch(unsigned(warpgroup_grid(c, tiles, s.limits)), threads, params, options.stream);
   } else {
     const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
-    gemm.kernel->launch(unsigned(std::min(tiles, resident)), unsigned(device::threads_of(c)), params, options.stream);
+    gemm.kernel->launch(unsigned(std::min(tiles, resident)), unsigned(device::threads_of(c)), params,
+                        options.stream);
   }
 }
 
@@ -375,16 +374,17 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const State& s = *state_;
   if (!s.has_rows()) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
-  std::string name = std::string(s.family == Family::warpgroup ? "warpgroup_gemm_" : "implicit_gemm_") + name_of(s.math);
+  std::string name =
+      std::string(s.family == Family::warpgroup ? "warpgroup_gemm_" : "implicit_gemm_") + name_of(s.math);
   if (gemms_.empty() || !gemms_.back().second->kernel) return name;
   const GemmConfig& c = gemms_.back().second->config;
   const auto number = [](int v) { return std::to_string(v); };
-  const std::string box = (c.images > 1 ? number(c.images) + "." : "") + number(c.box.d) + "." + number(c.box.h) + "." +
-                          number(c.box.w);
+  const std::string box = (c.images > 1 ? number(c.images) + "." : "") + number(c.box.d) + "." + number(c.box.h) +
+                          "." + number(c.box.w);
   const std::string tail = "_v" + number(c.x_vector) + (c.resident_steps ? "_resident" : "");
   if (c.teams)
-    return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) + "_k" +
-           number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
+    return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
+           "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   return name + "_" + number(device::row_tiles_of(c) * 16) + "x" + box + "_w" + number(c.warps_m) + "x" +
          number(c.warps_n) + tail;
 }

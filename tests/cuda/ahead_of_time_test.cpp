@@ -64,7 +64,8 @@ TEST(AheadOfTime, HopperInstructionsStayOnHopper) {
   EXPECT_TRUE(any_has(kernels_of(layer, 8, {65536}, absent_device("sm_90a")), "warpgroup_gemm.cuh"));
   for (const std::string& architecture : known_architectures())
     if (architecture != "sm_90a") {
-      EXPECT_FALSE(any_has(kernels_of(layer, 8, {65536}, absent_device(architecture)), "warpgroup")) << architecture;
+      EXPECT_FALSE(any_has(kernels_of(layer, 8, {65536}, absent_device(architecture)), "warpgroup"))
+          << architecture;
     }
 }
 

@@ -162,7 +162,8 @@ TEST_F(CompileHopper, Wgmma) {
         const Shape shape = shape_of(c.layer, c.batch, c.input);
         const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
         RowPlan rows;
-        if (!make_wide_row_plan(g, per_word, math == Math::fp32 ? 2 : 1, last, rows) || !suits_warpgroups(g, math, rows))
+        if (!make_wide_row_plan(g, per_word, math == Math::fp32 ? 2 : 1, last, rows) ||
+            !suits_warpgroups(g, math, rows))
           continue;
         if ((last || math == Math::bf16) && compiled % 3 != 0 && ++compiled) continue;  // they differ in little
         Access access;

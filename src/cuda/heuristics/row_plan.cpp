@@ -38,7 +38,8 @@ struct Pairs {
 struct Shifts {
   std::vector<std::vector<int>> d, h, w;
 
-  explicit Shifts(const Geometry& g) : d(shifts_by_phase(g, 0)), h(shifts_by_phase(g, 1)), w(shifts_by_phase(g, 2)) {}
+  explicit Shifts(const Geometry& g)
+      : d(shifts_by_phase(g, 0)), h(shifts_by_phase(g, 1)), w(shifts_by_phase(g, 2)) {}
 
   /// The largest shift along each dimension.
   Int3 reach() const {
@@ -213,8 +214,8 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
 
 namespace {
 
-/// Phase pairs that a wide block may share, and what they cost: shared-memory or tensor-core cycles of 64 positions
-/// and eight words, whichever are more.
+/// Phase pairs that a wide block may share, and what they cost: shared-memory or tensor-core cycles of 64
+/// positions and eight words, whichever are more.
 struct WideTypes {
   std::vector<std::vector<PhasePair>> types;
   double cycles = 0;
@@ -233,8 +234,11 @@ int count_steps(const Shifts& shifts, const std::vector<PhasePair>& pairs) {
 }
 
 /// Blocks of up to `size` pairs: of pairs with the same shifts, or in order.
-WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, int rows_per_pair, bool same_shifts) {
-  const auto key = [&](const PhasePair& p) { return std::tie(shifts.d[std::size_t(p.d)], shifts.h[std::size_t(p.h)]); };
+WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, int rows_per_pair,
+                 bool same_shifts) {
+  const auto key = [&](const PhasePair& p) {
+    return std::tie(shifts.d[std::size_t(p.d)], shifts.h[std::size_t(p.h)]);
+  };
   if (same_shifts)
     std::stable_sort(pairs.begin(), pairs.end(),
                      [&](const PhasePair& a, const PhasePair& b) { return key(a) < key(b); });
@@ -252,7 +256,8 @@ WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, i
 
 }  // namespace
 
-bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows, RowPlan& plan) {
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+                        RowPlan& plan) {
   if (too_many_phases(g)) return false;
   plan = RowPlan{};
   plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows;
@@ -279,7 +284,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   plan.channels_per_block = int((g.group_out + plan.channel_blocks - 1) / plan.channel_blocks);
   if (g.group_out > 8) {  // in eights, so that only the last block has rows of padding
     plan.channels_per_block = (plan.channels_per_block + 7) / 8 * 8;
-    if (plan.channels_per_block > lines_per_block && plan.width_phases > 1) plan.channels_per_block = int(lines_per_block);
+    if (plan.channels_per_block > lines_per_block && plan.width_phases > 1)
+      plan.channels_per_block = int(lines_per_block);
     plan.channel_blocks = int((g.group_out + plan.channels_per_block - 1) / plan.channels_per_block);
   }
 
@@ -305,7 +311,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
     for (int i = 0; i < int(type.lines.size()) * plan.width_phases; ++i) {
       const int channels = plan.channels_per_block;
       const int phase = channel_rows ? i / channels % plan.width_phases : i % plan.width_phases;
-      const int line = channel_rows ? i / (channels * plan.width_phases) * channels + i % channels : i / plan.width_phases;
+      const int line =
+          channel_rows ? i / (channels * plan.width_phases) * channels + i % channels : i / plan.width_phases;
       const Line& at = type.lines[std::size_t(line)];
       type.rows[std::size_t(i)] = Row{at.channel, {at.phase_d, at.phase_h, width_phases[std::size_t(phase)]}};
     }

@@ -11,14 +11,19 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 24;
-constexpr double memory_bytes_per_cycle = 18;
-constexpr double batch_latency = 100;   // operands read, first product of a batch
-constexpr double slab_latency = 60;     // a barrier
-constexpr double tile_latency = 1500;   // first x of a tile where none was loaded ahead, stores begun
-constexpr double load_latency = 1800;   // from the request of a slot to its use, under load
-constexpr double run_cycles = 3;        // set-up of a stored run
+// Fitted to the times of some two hundred tiles of a dozen layers on an H200.
+constexpr double l2_bytes_per_cycle = 21;
+constexpr double memory_bytes_per_cycle = 13;
+constexpr double ragged_bytes = 50;    // what a run's two partial sectors cost
+constexpr double run_cycles = 2.5;     // set-up of a stored run
+constexpr double batch_latency = 120;  // operands read, first product of a batch
+constexpr double slab_latency = 40;    // a barrier
+constexpr double tile_latency = 4000;  // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 700;   // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 4.7;   // of a warp, for an instruction of the epilogue
+constexpr double load_latency = 2800;  // from the request of a slot to its use, under load
 constexpr double launch_latency = 4000;
+constexpr double overlap_lost = 0.6;  // of what teams could hide of each other
 
 /// Steps of all types, of the types that have any, and whether they all have the same.
 struct Steps {
@@ -44,7 +49,9 @@ int registers_of(const GemmConfig& c) {
   const int octets = device::substeps_of(c) * device::batch_steps_of(c);
   const int operands = octets * 4 * (split ? 2 : 1) * (c.position_tiles == 1 ? 1 : 2);
   const int columns = c.position_tiles * (c.box.w % 16 == 0 ? 1 : 2);
-  return sums + operands + columns + 24;
+  // Addresses and counters. Where registers are many, sums that are stored already make room for them.
+  const int others = 24 + (split ? 12 : 0) + (c.blocks_per_sm > 2 ? 12 : 0);
+  return sums + operands + columns + others;
 }
 
 bool fits(const GemmConfig& c, const DeviceLimits& limits) {
@@ -130,55 +137,58 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double x_words = double(steps.types) * chunks * device::x_tile_words(c);
   const double narrow = c.x_channels_last ? 1 : c.x_vector >= 4 ? 1 : 4;
   const double staged = types * c.rows * columns * (c.y_rows ? 1.0 : 0.3);
-  const double shared = operands + x_words * narrow / 32 + staged * (1.5 + element / 4) / 32;
+  const double rounded = c.round_on_load ? 2 * x_words : 0;
+  const double shared = operands + (x_words * narrow + rounded + staged * (1.5 + element / 4)) / 32;
 
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * device::weight_parts(c) * double(device::row_step_bytes(c));
   const double runs = types * rows.channels_per_block * device::box_rows(c) *
                       std::max(1.0, double(rows.rows()) / (rows.channels_per_block * rows.width_phases));
   const double run_bytes = double(c.window > 1 ? device::box_advance(c) : c.box.w) * c.stride.w * element;
-  const double ragged = c.window > 1 || boxes.w == 1 ? 0 : 48;
+  const double ragged = c.window > 1 || boxes.w == 1 ? 0 : ragged_bytes;
   const double stored = c.y_rows ? runs * (run_bytes + ragged) : runs * run_bytes * 1.2;
   const double x_unique = double(columns) * c.group_in * element / double(rows.channel_blocks);
   const double l2 = weight_bytes + x_words * 4 + stored;
   const double memory = stored + x_unique;
 
-  const double resources = std::max({tensor / 0.93, shared / 0.9 + (c.y_rows ? runs * run_cycles : 0),
-                                     l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) / types;
+  const double resources = std::max({tensor, shared / 0.9 + (c.y_rows ? runs * run_cycles : 0),
+                                     l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) /
+                           types;
 
   // One team alone, for one tile.
   const double batches = steps.total * chunks * tiles64 / device::batch_steps_of(c);
   const double slabs = chunks * (c.resident_steps ? steps.types : double(ceil_div(steps.total, c.steps_per_slab)));
   const double passes = types * (c.y_rows ? ceil_div(c.rows, c.stage_rows) : 1);
-  // Sums staged, runs described by a thread each, vectors stored by a thread each: instructions of a warp, which
-  // issues one in about three cycles.
-  const double run_vectors = double(device::run_stride(c)) / device::store_vector(c);
-  const double described = types * device::ceil_div(device::stage_lines(c) * device::box_rows(c), 128) * passes / types;
-  const double epilogue =
-      passes * (c.stage_buffers == 2 ? 150 : 250) +
-      3 * (types * tiles64 * c.rows / 2 * (c.y_rows ? device::box_rows(c) == 1 ? 3 : 6 : 12) +
-           (c.y_rows ? described * 90 + runs * run_vectors / 128 * 16 : 0));
-  const double chain = (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency * 0.3;
+  // Sums staged, runs described by a thread each, vectors stored by a thread each.
+  const double described = ceil_div(device::stage_lines(c) * device::box_rows(c), 128) * passes;
+  const double stored_vectors = runs * device::run_stride(c) / device::store_vector(c) / 128;
+  const double instructions = types * tiles64 * c.rows / 2 * (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) +
+                              (c.y_rows ? described * 90 + stored_vectors * 16 : 0);
+  const double epilogue = passes * pass_latency * (c.stage_buffers == 2 ? 0.6 : 1) + instructions * issue_cycles;
+  const double chain = (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency;
   // Loads of a team: what it has under way arrives one latency later.
   const double x_bytes = x_words * 4 / types, x_ahead = (c.x_stages - 1) * double(device::x_tile_words(c)) * 4;
   const double weights_ahead = c.resident_steps ? 1 : (c.stages - 1) * double(device::row_slab_bytes(c));
-  const double loads = load_latency * std::max(x_bytes / x_ahead, c.resident_steps ? 0.0 : weight_bytes / types / weights_ahead);
+  const double loads =
+      load_latency * std::max(x_bytes / x_ahead, c.resident_steps ? 0.0 : weight_bytes / types / weights_ahead);
 
   const int teams = c.teams * c.blocks_per_sm;
   const double blocks = double(c.channel_blocks) * c.groups * types;
   const double tiles = blocks * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
   const double workers = double(limits.multiprocessors) * teams;
-  const double grid_teams = c.resident_steps ? double(warpgroup_grid(c, int64_t(tiles), limits)) * c.teams : workers;
+  const double grid_teams =
+      c.resident_steps ? double(warpgroup_grid(c, int64_t(tiles), limits)) * c.teams : workers;
   const double rounds = std::ceil(tiles / std::min(grid_teams, workers));
   const double busy = std::min(1.0, grid_teams / workers);
-  // Teams do not hide each other's chains altogether.
-  return std::max(tiles / limits.multiprocessors * resources / std::max(busy, 0.25), rounds * std::max(chain, loads)) +
-         0.1 * rounds * chain + launch_latency +
-         (c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0);
+  const double together = tiles / limits.multiprocessors * resources / std::max(busy, 0.25);
+  const double alone = rounds * std::max(chain, loads);
+  const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
+  return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
 }
 
-std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, const RowPlan& rows, const Shape& shape,
-                                              const Access& access, const DeviceLimits& limits) {
+std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, const RowPlan& rows,
+                                              const Shape& shape, const Access& access,
+                                              const DeviceLimits& limits) {
   GemmConfig c = layer_config(g, math, rows);
   c.x_channels_last = access.x_channels_last, c.x_vector = access.x_vector;
   c.y_rows = access.y_rows && !rows.channel_rows, c.y_pairs = access.y_pairs;
@@ -231,7 +241,8 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
             // Whole batches, as far as there are.
             const int batch = std::max(1, 4 / octets);
             if (c.steps_per_slab > batch && c.steps_per_slab < steps.most)
-              c.steps_per_slab = device::round_up(c.steps_per_slab, c.steps_per_slab % 3 == 0 && octets == 1 ? 3 : batch);
+              c.steps_per_slab =
+                  device::round_up(c.steps_per_slab, c.steps_per_slab % 3 == 0 && octets == 1 ? 3 : batch);
             for (const int per_sm : {2, 3, 4}) {
               c.blocks_per_sm = per_sm;
               consider(c);

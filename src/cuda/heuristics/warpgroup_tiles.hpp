@@ -20,7 +20,8 @@ bool suits_warpgroups(const Geometry& geometry, device::Math math, const RowPlan
 
 /// All tiles that fit, cheapest first.
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,
-                                              const Shape& shape, const Access& access, const DeviceLimits& limits);
+                                              const Shape& shape, const Access& access,
+                                              const DeviceLimits& limits);
 
 /// What a tile costs a shape.
 double warpgroup_cycles(const device::GemmConfig& config, const RowPlan& rows, const Shape& shape,

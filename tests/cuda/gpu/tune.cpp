@@ -44,7 +44,8 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     // the others: the model is to be judged, too.
     std::map<std::string, int> seen;
     int taken = 0, skipped = 1;
-    for (const TileChoice& choice : (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
+    for (const TileChoice& choice :
+         (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
       const auto& c = choice.config;
       std::string kind;
       for (const int part :
@@ -104,10 +105,11 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     const unsigned threads = unsigned(c.teams ? device::warpgroup_size * (1 + c.teams) : device::threads_of(c));
     const double ms = median_ms([&] { e.kernel->launch(blocks, threads, params, nullptr); }, 5);
     std::printf(
-        "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d chunk %d "
+        "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
+        "chunk %d "
         "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d\n",
-        e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w, c.rows,
-        c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
+        e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
+        c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
         c.round_on_load);
