@@ -151,6 +151,8 @@ struct RunStore {
     for (int i = 0; i < pass_tiles; ++i) {
       const int n = pass * pass_tiles + i;
       if (n * 8 >= C.rows) break;
+      // Places that take a division are not worked out for all rows at once: there are not registers enough.
+      if constexpr (8 % phases != 0) asm volatile("" ::: "memory");
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const RowPlace row(n * 8 + first_row_of_pair() + e);
