@@ -71,7 +71,7 @@ std::vector<KernelRequest> kernels_of(const Layer& layer, int64_t batch, const E
       operands.input = &input_view, operands.weight = &weight_view, operands.output = &y;
       RunOptions options;
       options.workspace = place(0);
-      options.workspace_bytes = binding->workspace_bytes(Pass::forward, 1, false);
+      options.workspace_bytes = binding->workspace_bytes(Pass::forward, 1, true);
       binding->run(Pass::forward, operands, options);
     };
     const auto x = [&](int64_t offset) {

@@ -195,7 +195,9 @@ constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ?
 /// Columns of one box, and how far the next box along the width is away.
 constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
-  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / 4 * 4 : c.box.w;
+  // Boxes start where copies of x may start.
+  const int step = max_of(4, c.x_vector);
+  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
 }
 
 // Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the

@@ -59,7 +59,7 @@ LayerOnGpu::LayerOnGpu(const Layer& layer, const Shape& shape, const Variation& 
       b_(std::size_t(geometry_.out_channels()) * size_of(layer.dtype)),
       y_(std::size_t(output_count(geometry_, shape) * spacing()) * size_of(layer.dtype) + 2 * guard_bytes),
       packed_(plan_->packed_weight_bytes(Pass::forward)),
-      workspace_(binding_->workspace_bytes(Pass::forward, 1, false)) {
+      workspace_(binding_->workspace_bytes(Pass::forward, 1, true)) {
   const Geometry& g = geometry_;
   const bool last = (layer.layout == Layout::channels_last) != variation.other_layout;
   const Layout layout = last ? Layout::channels_last : Layout::channels_first;
