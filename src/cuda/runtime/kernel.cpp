@@ -43,7 +43,7 @@ SharedKernel load(const KernelRequest& request, const DeviceProperties& device) 
   const std::string architecture = architecture_of(device), key = cache_key(request.source, architecture);
   const ContextScope context(device);
   const auto loaded = [&](const std::string& code) {
-    return std::make_shared<const Kernel>(code, request.entry, request.shared_bytes, device);
+    return std::make_shared<const Kernel>(code, request, device);
   };
   if (const auto cached = read_cache(key)) try {
       return loaded(*cached);
@@ -78,8 +78,9 @@ std::string cache_key(const std::string& source, const std::string& architecture
   return digest(identity);
 }
 
-Kernel::Kernel(const std::string& code, const std::string& entry, int shared_bytes, const DeviceProperties& device)
-    : Kernel(entry) {  // delegated: the destructor runs, whatever fails below
+Kernel::Kernel(const std::string& code, const KernelRequest& request, const DeviceProperties& device)
+    : Kernel(request.entry) {  // delegated: the destructor runs, whatever fails below
+  const auto& [source, entry, shared_bytes] = request;
   shared_bytes_ = unsigned(shared_bytes);
   const Driver& d = driver();
   const std::string doing = "loading kernel " + entry;
@@ -96,7 +97,7 @@ Kernel::~Kernel() {
 }
 
 void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream) const {
-  if (!kernel_) return;
+  if (absent_) return absent_->record.launch(absent_->request, blocks, threads, params);
   const Driver& d = driver();
   void* arguments[] = {const_cast<void*>(params)};
   d.check(d.cuLaunchKernel(reinterpret_cast<CUfunction>(kernel_), blocks, 1, 1, threads, 1, 1, shared_bytes_,
@@ -119,7 +120,7 @@ std::vector<SharedKernel> get_kernels(const std::vector<KernelRequest>& requests
     std::vector<SharedKernel> kernels;
     for (const KernelRequest& request : requests) {
       device.record->add(request);
-      kernels.push_back(std::make_shared<const Kernel>(request.entry));
+      kernels.push_back(std::make_shared<const Kernel>(request, *device.record));
     }
     return kernels;
   }

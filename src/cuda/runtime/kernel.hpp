@@ -13,11 +13,34 @@ namespace tconv::cuda {
 /// "sm_90a" for a Hopper GPU: architecture-specific instructions are there on the device it is named for.
 std::string architecture_of(const DeviceProperties& device);
 
+/// What to compile and how to load it.
+struct KernelRequest {
+  std::string source;
+  std::string entry;
+  int shared_bytes = 0;
+  bool operator==(const KernelRequest&) const = default;
+};
+
+/// The kernels asked for on behalf of a device that is not here, each once, in the order they came.
+class KernelRecord {
+ public:
+  virtual ~KernelRecord() = default;
+  void add(const KernelRequest& request);
+  std::vector<KernelRequest> requests() const;
+  /// Called in place of a launch.
+  virtual void launch(const KernelRequest&, unsigned /*blocks*/, unsigned /*threads*/, const void* /*params*/) {}
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<KernelRequest> requests_;
+};
+
 class Kernel {
  public:
-  Kernel(const std::string& code, const std::string& entry, int shared_bytes, const DeviceProperties& device);
-  /// A kernel of a device that is not here. Launching it does nothing.
-  explicit Kernel(const std::string& entry) : shared_bytes_(0), entry_(entry) {}
+  Kernel(const std::string& code, const KernelRequest& request, const DeviceProperties& device);
+  /// A kernel of a device that is not here.
+  Kernel(const KernelRequest& request, KernelRecord& record)
+      : entry_(request.entry), absent_(std::make_unique<Absent>(Absent{request, record})) {}
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
@@ -31,29 +54,17 @@ class Kernel {
  private:
   void launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream) const;
 
+  struct Absent {
+    KernelRequest request;
+    KernelRecord& record;
+  };
+  explicit Kernel(const std::string& entry) : entry_(entry) {}
+
   CUlibrary library_ = nullptr;
   CUkernel kernel_ = nullptr;
-  unsigned shared_bytes_;
+  unsigned shared_bytes_ = 0;
   std::string entry_;
-};
-
-/// What to compile and how to load it.
-struct KernelRequest {
-  std::string source;
-  std::string entry;
-  int shared_bytes = 0;
-  bool operator==(const KernelRequest&) const = default;
-};
-
-/// The kernels asked for on behalf of a device that is not here, each once, in the order they came.
-class KernelRecord {
- public:
-  void add(const KernelRequest& request);
-  std::vector<KernelRequest> requests() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<KernelRequest> requests_;
+  std::unique_ptr<const Absent> absent_;
 };
 
 /// The kernels of one process: the same source on the same device is compiled and loaded once. Several

@@ -1,0 +1,223 @@
+// A GPU block on the CPU, for tests: compiled in front of a generated kernel, by the machine's own compiler.
+//
+// Every CUDA thread is a fiber. A fiber runs until it waits for others, at a barrier or a collective
+// instruction, and is resumed when they have come. A block whose fibers all wait for each other is a deadlock,
+// and said to be one. Blocks run one after the other; copies and products complete at once. What this finds is
+// wrong indices, wrong layouts, misaligned copies, missing or doubled outputs and barriers that do not match;
+// what it cannot find is a value used before an asynchronous instruction has delivered it.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __constant__ static const
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __align__(bytes)
+#define __shared__
+
+struct float2 {
+  float x, y;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y) {
+  return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+inline unsigned __float_as_uint(float v) {
+  unsigned bits;
+  std::memcpy(&bits, &v, 4);
+  return bits;
+}
+inline float __uint_as_float(unsigned bits) {
+  float v;
+  std::memcpy(&v, &bits, 4);
+  return v;
+}
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const std::uint64_t bytes = a | std::uint64_t(b) << 32;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) result |= unsigned(bytes >> ((selector >> (4 * i) & 7) * 8) & 0xff) << (8 * i);
+  return result;
+}
+inline int min(int a, int b) {
+  return a < b ? a : b;
+}
+inline int max(int a, int b) {
+  return a > b ? a : b;
+}
+
+namespace emulation {
+
+struct Index {
+  unsigned x = 0;
+};
+
+[[noreturn]] inline void fail(const char* what) {
+  std::fprintf(stderr, "emulation: %s\n", what);
+  std::_Exit(3);
+}
+inline void require(bool condition, const char* what) {
+  if (!condition) fail(what);
+}
+
+struct Fiber {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack;
+  Index thread;
+  bool done = false;
+};
+
+struct NamedBarrier {
+  int arrived = 0;
+  unsigned generation = 0;
+};
+
+/// An mbarrier: completes a phase when all have arrived and all bytes have come.
+struct PhaseBarrier {
+  int expected = 0, pending = 0;
+  long long bytes = 0;
+  unsigned phase = 0;
+};
+
+struct Block {
+  std::vector<Fiber> fibers;
+  Fiber* current = nullptr;
+  ucontext_t scheduler{};
+  Index block, grid, size;
+  std::map<int, NamedBarrier> named;
+  std::map<unsigned, NamedBarrier> warps;
+  std::map<unsigned, PhaseBarrier> phases;
+  std::map<unsigned, std::vector<unsigned>> exchanged;  // by warp: what its lanes show each other
+  std::function<void()> kernel;
+  unsigned long long progress = 0;
+};
+inline Block state;
+
+inline void yield() {
+  Fiber* const self = state.current;
+  swapcontext(&self->context, &state.scheduler);
+}
+template <class Condition>
+void wait_until(const Condition& condition) {
+  while (!condition()) yield();
+}
+
+inline void arrive_and_wait(NamedBarrier& barrier, int threads) {
+  const unsigned generation = barrier.generation;
+  if (++barrier.arrived == threads) {
+    barrier.arrived = 0, ++barrier.generation, ++state.progress;
+  } else {
+    wait_until([&] { return barrier.generation != generation; });
+  }
+}
+inline unsigned warp() {
+  return state.current->thread.x / 32;
+}
+inline unsigned lane() {
+  return state.current->thread.x % 32;
+}
+inline void sync_warp() {
+  arrive_and_wait(state.warps[warp()], 32);
+}
+
+/// Every lane shows `Words` words; `read` sees those of all lanes.
+template <int Words, class Read>
+void exchange(const unsigned (&words)[Words], const Read& read) {
+  std::vector<unsigned>& all = state.exchanged[warp()];
+  if (all.size() < 32u * Words) all.resize(32u * Words);
+  for (int i = 0; i < Words; ++i) all[lane() * Words + unsigned(i)] = words[i];
+  sync_warp();
+  read(all);
+  sync_warp();
+}
+
+inline void complete_if_due(PhaseBarrier& b) {
+  require(b.pending >= 0, "more arrivals at a barrier than it expects");
+  if (b.pending == 0 && b.bytes == 0) b.pending = b.expected, b.phase ^= 1, ++state.progress;
+}
+
+inline void enter() {
+  state.kernel();
+  state.current->done = true, ++state.progress;
+  yield();
+}
+
+inline void run_block(unsigned index, unsigned grid, unsigned threads, const std::function<void()>& kernel) {
+  state = Block{};
+  state.block.x = index, state.grid.x = grid, state.size.x = threads, state.kernel = kernel;
+  state.fibers = std::vector<Fiber>(threads);
+  constexpr std::size_t stack_bytes = 96 * 1024;
+  for (unsigned i = 0; i < threads; ++i) {
+    Fiber& f = state.fibers[i];
+    f.thread.x = i, f.stack = std::make_unique<char[]>(stack_bytes);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = stack_bytes, f.context.uc_link = nullptr;
+    makecontext(&f.context, enter, 0);
+  }
+  for (;;) {
+    const unsigned long long before = state.progress;
+    bool alive = false;
+    for (Fiber& f : state.fibers) {
+      if (f.done) continue;
+      alive = true, state.current = &f;
+      swapcontext(&state.scheduler, &f.context);
+    }
+    if (!alive) return;
+    require(state.progress != before, "deadlock: every thread of a block waits");
+  }
+}
+
+}  // namespace emulation
+
+#define threadIdx (emulation::state.current->thread)
+#define blockIdx (emulation::state.block)
+#define gridDim (emulation::state.grid)
+#define blockDim (emulation::state.size)
+
+inline void __syncthreads() {
+  emulation::arrive_and_wait(emulation::state.named[0], int(blockDim.x));
+}
+inline void __syncwarp() {
+  emulation::sync_warp();
+}
+inline unsigned __shfl_sync(unsigned, unsigned value, int from) {
+  unsigned result = 0;
+  emulation::exchange<1>({value}, [&](const std::vector<unsigned>& all) { result = all[std::size_t(from)]; });
+  return result;
+}
+
+namespace tconv::device {
+
+// Shared memory, as the kernels declare it.
+alignas(1024) unsigned char memory[232448];
+alignas(1024) unsigned shared[58112];
+
+}  // namespace tconv::device

@@ -1,0 +1,43 @@
+// Emulated mma.sync, and the conversions that feed it.
+#pragma once
+
+#include "element.cuh"
+
+namespace tconv::device::ptx {
+
+inline u32 round_tf32(u32 word) {
+  if ((word & 0x7f800000) == 0x7f800000) return word & 0xffffe000;
+  return (word + 0x1000) & 0xffffe000;
+}
+
+/// The dot product of two operand words: one TF32 product, or two 16-bit ones.
+template <Math M>
+double word_product(u32 a, u32 b) {
+  if constexpr (M == Math::f16 || M == Math::bf16) {
+    using Half = typename ElementFor<M>::Type;
+    double sum = 0;
+    for (int i = 0; i < 2; ++i)
+      sum += double(load_as_accumulator(Half{u16(a >> 16 * i)})) * load_as_accumulator(Half{u16(b >> 16 * i)});
+    return sum;
+  } else {
+    return double(__uint_as_float(a & 0xffffe000)) * __uint_as_float(b & 0xffffe000);
+  }
+}
+
+template <Math M>
+inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  const u32 words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  emulation::exchange<6>(words, [&](const std::vector<unsigned>& all) {
+    const u32 row = emulation::lane() / 4, column = emulation::lane() % 4 * 2;
+    for (u32 half = 0; half < 2; ++half)
+      for (u32 e = 0; e < 2; ++e) {
+        double sum = d[half * 2 + e];
+        for (u32 k = 0; k < 8; ++k)
+          sum += word_product<M>(all[(row * 4 + k % 4) * 6 + half + k / 4 * 2],
+                                 all[((column + e) * 4 + k % 4) * 6 + 4 + k / 4]);
+        d[half * 2 + e] = float(sum);
+      }
+  });
+}
+
+}  // namespace tconv::device::ptx

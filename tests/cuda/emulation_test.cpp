@@ -1,0 +1,271 @@
+// The tensor-core kernels on the CPU: random layers through the engine as on a GPU, with every launch compiled by
+// the machine's own compiler and run fiber by fiber (emulation/emulate.hpp), against the float64 oracle.
+//
+// TCONV_EMULATED_LAYERS and TCONV_EMULATED_SEED ask for more layers, or others.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <regex>
+
+#include "cuda/engine.hpp"
+#include "cuda/runtime/device_sources.hpp"
+#include "cuda/runtime/kernel.hpp"
+#include "cuda/runtime/targets.hpp"
+#include "reference/reference.hpp"
+#include "support/dtype.hpp"
+
+namespace tconv::cuda {
+namespace {
+
+using std::int64_t;
+using testing_support::load_element;
+using testing_support::rounded;
+using testing_support::store_element;
+
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+/// A generated kernel as the CPU's compiler can take it.
+std::string emulated_source(std::string source, const std::string& entry) {
+  // The one instruction that is written out in the source.
+  if (const auto begin = source.find("struct Wgmma {"); begin != std::string::npos) {
+    const auto end = source.find("\n};\n", begin) + 4;
+    source.replace(begin, end - begin, "using Wgmma = EmulatedWgmma<config.rows, config.math>;\n");
+  }
+  std::smatch params;
+  std::regex_search(source, params, std::regex("__grid_constant__ (\\w+) params"));
+  return "#include \"emulate.hpp\"\n" + source + "\nextern \"C\" void emulated_launch(unsigned blocks, unsigned threads, " +
+         "const void* params) {\n  const auto& p = *static_cast<const tconv::device::" + params[1].str() +
+         "*>(params);\n  for (unsigned block = 0; block < blocks; ++block)\n" +
+         "    emulation::run_block(block, blocks, threads, [&] { tconv::device::" + entry + "(p); });\n}\n";
+}
+
+/// Takes launches for a device that is not here.
+class Emulator : public KernelRecord {
+ public:
+  Emulator() : folder_(std::filesystem::temp_directory_path() / ("tconv-emulation-" + std::to_string(getpid()))) {
+    for (const DeviceSource& file : device_sources()) write(folder_ / file.name, file.text);
+    // The emulation's own files stand in for those of the same name.
+    std::filesystem::copy(TCONV_EMULATION_SOURCES, folder_,
+                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  }
+  ~Emulator() override { std::filesystem::remove_all(folder_); }
+
+  void launch(const KernelRequest& request, unsigned blocks, unsigned threads, const void* params) override {
+    compiled(request)(blocks, threads, params);
+  }
+
+ private:
+  using Launch = void (*)(unsigned, unsigned, const void*);
+
+  Launch compiled(const KernelRequest& request) {
+    Launch& launch = launches_[request.source];
+    if (launch) return launch;
+    const std::string name = (folder_ / ("kernel" + std::to_string(launches_.size()))).string();
+    write(name + ".cpp", emulated_source(request.source, request.entry));
+    const std::string command = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -shared -fPIC -I " +
+                                folder_.string() + " -o " + name + ".so " + name + ".cpp";
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("the CPU's compiler refused a kernel");
+    void* const library = dlopen((name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) throw std::runtime_error(dlerror());
+    launch = reinterpret_cast<Launch>(dlsym(library, "emulated_launch"));
+    return launch;
+  }
+
+  std::filesystem::path folder_;
+  std::map<std::string, Launch> launches_;
+};
+
+struct Case {
+  Layer layer;
+  int64_t batch;
+  Extents input;
+  std::string text;
+};
+
+Case random_case(std::mt19937& rng) {
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  for (;;) {
+    Case c;
+    Layer& l = c.layer;
+    l.dims = pick(1, 3);
+    l.groups = pick(0, 4) ? 1 : 2;
+    l.in_channels = l.groups * pick(9, 40), l.out_channels = l.groups * pick(3, 70);
+    double work = double(l.in_channels * l.out_channels / l.groups);
+    for (int d = 0; d < l.dims; ++d) {
+      const auto at = std::size_t(d);
+      l.kernel[at] = pick(1, l.dims == 1 ? 7 : 3);
+      l.stride[at] = pick(0, 1) ? 1 : pick(1, 5);
+      l.dilation[at] = pick(0, 2) ? 1 : pick(1, 3);
+      l.padding[at] = pick(0, 3);
+      l.output_padding[at] = pick(0, int(std::max(l.stride[at], l.dilation[at])) - 1);
+      c.input[at] = pick(1, l.dims == 1 ? 300 : l.dims == 2 ? 24 : 8);
+      work *= double(c.input[at] * l.kernel[at]);
+    }
+    if (pick(0, 1)) c.input[std::size_t(l.dims - 1)] = (c.input[std::size_t(l.dims - 1)] + 7) / 8 * 8;
+    c.batch = pick(1, 3);
+    l.bias = pick(0, 1);
+    const int mode = pick(0, 3);
+    l.dtype = mode < 2 ? DType::f32 : mode == 2 ? DType::f16 : DType::bf16;
+    l.precision = mode == 1 ? Precision::tf32 : Precision::fp32;
+    l.layout = l.dims > 1 && pick(0, 3) == 0 ? Layout::channels_last : Layout::channels_first;
+    if (work * double(c.batch) > 4e6) continue;
+    try {
+      (void)shape_of(l, c.batch, c.input);
+    } catch (const Error&) {
+      continue;
+    }
+    const auto e = [&](const Extents& v) { return format_extents(l.dims, v); };
+    c.text = std::to_string(l.dims) + "D batch " + std::to_string(c.batch) + " " + std::to_string(l.in_channels) + "->" +
+             std::to_string(l.out_channels) + " groups " + std::to_string(l.groups) + " input " + e(c.input) + " kernel " +
+             e(l.kernel) + " stride " + e(l.stride) + " padding " + e(l.padding) + " output padding " +
+             e(l.output_padding) + " dilation " + e(l.dilation) + " " + to_string(l.dtype) + " " +
+             to_string(l.precision) + " " + to_string(l.layout);
+    return c;
+  }
+}
+
+/// A tensor with room around it: what lies outside is not a number, and must stay what it was.
+struct Guarded {
+  static constexpr int64_t guard = 64;  // elements
+  DType dtype;
+  int64_t count;
+  std::vector<unsigned char> bytes;
+  Guarded(DType type, int64_t elements, double fill)
+      : dtype(type), count(elements), bytes(std::size_t(elements + 2 * guard) * size_of(type) + 64) {
+    for (int64_t i = 0; i < count + 2 * guard; ++i) store_element(dtype, base(), i, fill);
+  }
+  unsigned char* base() {
+    return bytes.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 64) % 64;
+  }
+  void* data() { return base() + std::size_t(guard) * size_of(dtype); }
+  bool intact() {
+    for (int64_t i = 0; i < guard; ++i)
+      if (!std::isnan(load_element(dtype, base(), i)) || !std::isnan(load_element(dtype, base(), guard + count + i)))
+        return false;
+    return true;
+  }
+};
+
+Tensor view(const Layer& layer, void* data, int64_t batch, int64_t channels, const Extents& size) {
+  const auto [d, h, w] = size;
+  Tensor t;
+  t.data = data, t.dtype = layer.dtype, t.rank = 5, t.sizes = {batch, channels, d, h, w};
+  t.strides = layer.layout == Layout::channels_last
+                  ? std::array{d * h * w * channels, int64_t(1), h * w * channels, w * channels, channels}
+                  : std::array{d * h * w * channels, d * h * w, h * w, w, int64_t(1)};
+  return t;
+}
+
+int64_t volume(const Extents& e) {
+  return e[0] * e[1] * e[2];
+}
+
+/// Calls visit(dense channels-first index, element index in the tensor) for every element.
+template <class Visit>
+void each(const Tensor& t, const Visit& visit) {
+  int64_t dense = 0;
+  for (int64_t n = 0; n < t.sizes[0]; ++n)
+    for (int64_t c = 0; c < t.sizes[1]; ++c)
+      for (int64_t d = 0; d < t.sizes[2]; ++d)
+        for (int64_t h = 0; h < t.sizes[3]; ++h)
+          for (int64_t w = 0; w < t.sizes[4]; ++w)
+            visit(dense++, n * t.strides[0] + c * t.strides[1] + d * t.strides[2] + h * t.strides[3] + w * t.strides[4]);
+}
+
+int asked(const char* name, int otherwise) {
+  const char* value = std::getenv(name);
+  return value ? std::atoi(value) : otherwise;
+}
+
+void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::string, int>& families) {
+  const Layer& layer = c.layer;
+  const Geometry g = geometry_of(layer);
+  const Shape s = shape_of(layer, c.batch, c.input);
+  DeviceProperties device = absent_device("sm_90a", 2);
+  device.record = &emulator;
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
+  const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
+  const int64_t w_count = g.in_channels() * g.group_out * g.taps();
+  Guarded x(layer.dtype, x_count, NAN), w(layer.dtype, w_count, NAN), b(layer.dtype, g.out_channels(), NAN),
+      y(layer.dtype, y_count, NAN);
+  reference::Array x_wide(static_cast<std::size_t>(x_count)), w_wide(static_cast<std::size_t>(w_count)), b_wide;
+  const Tensor xt = view(layer, x.data(), s.batch, g.in_channels(), s.input);
+  const Tensor yt = view(layer, y.data(), s.batch, g.out_channels(), s.output);
+  each(xt, [&](int64_t dense, int64_t at) {
+    x_wide[std::size_t(dense)] = rounded(layer.dtype, uniform(rng));
+    store_element(layer.dtype, x.data(), at, x_wide[std::size_t(dense)]);
+  });
+  for (int64_t i = 0; i < w_count; ++i) {
+    w_wide[std::size_t(i)] = rounded(layer.dtype, uniform(rng));
+    store_element(layer.dtype, w.data(), i, w_wide[std::size_t(i)]);
+  }
+  Tensor wt = view(layer, w.data(), g.in_channels(), g.group_out, g.kernel);
+  wt.strides = {g.group_out * g.taps(), g.taps(), g.kernel[1] * g.kernel[2], g.kernel[2], 1};
+  Tensor bt;
+  bt.data = b.data();
+  if (layer.bias)
+    for (int64_t i = 0; i < g.out_channels(); ++i) {
+      b_wide.push_back(rounded(layer.dtype, uniform(rng)));
+      store_element(layer.dtype, b.data(), i, b_wide.back());
+    }
+
+  const auto plan = make_plan(layer, device);
+  const auto binding = plan->bind(s);
+  std::vector<unsigned char> workspace(binding->workspace_bytes(Pass::forward, 1, true) + 64);
+  const ConstTensor xc = xt, wc = wt, bc = bt;
+  RunOptions options;
+  options.workspace = workspace.data(), options.workspace_bytes = workspace.size();
+  binding->run(Pass::forward,
+               {.input = &xc, .weight = &wc, .bias = layer.bias ? &bc : nullptr, .grad_output = nullptr, .output = &yt},
+               options);
+  const std::string kernel = binding->kernel_name(Pass::forward);
+  ++families[kernel.substr(0, kernel.find("_gemm") == std::string::npos ? kernel.size() : kernel.find("_gemm"))];
+
+  const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
+  double error = 0, norm = 0;
+  int64_t missing = 0;
+  each(yt, [&](int64_t dense, int64_t at) {
+    const double got = load_element(layer.dtype, y.data(), at), right = want[std::size_t(dense)];
+    if (std::isnan(got)) {
+      ++missing;
+      return;
+    }
+    error += (got - right) * (got - right), norm += right * right;
+  });
+  const double bar = layer.dtype == DType::f16          ? 1e-3
+                     : layer.dtype == DType::bf16       ? 8e-3
+                     : layer.precision == Precision::tf32 ? 4e-4
+                                                        : 1e-6;
+  EXPECT_EQ(missing, 0) << c.text << " [" << kernel << "]: outputs that were not written, or read from outside";
+  EXPECT_LE(std::sqrt(error), bar * 1.3 * std::sqrt(norm)) << c.text << " [" << kernel << "]";
+  EXPECT_TRUE(y.intact()) << c.text << " [" << kernel << "]: written outside of the output";
+}
+
+TEST(Emulation, RandomLayers) {
+  Emulator emulator;
+  std::mt19937 rng(unsigned(asked("TCONV_EMULATED_SEED", 1)));
+  std::map<std::string, int> families;
+  const int layers = asked("TCONV_EMULATED_LAYERS", 12);
+  for (int i = 0; i < layers; ++i) {
+    const Case c = random_case(rng);
+    SCOPED_TRACE("layer " + std::to_string(i));
+    check(emulator, c, rng, families);
+    if (::testing::Test::HasFailure() && layers < 50) break;
+  }
+  for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
+  EXPECT_GT(families["warpgroup"], layers / 3);
+}
+
+}  // namespace
+}  // namespace tconv::cuda
