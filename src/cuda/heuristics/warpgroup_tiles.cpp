@@ -45,7 +45,7 @@ int products_per_step(Math math) {
 /// Registers a multiplying thread needs.
 int registers_of(const GemmConfig& c) {
   const bool split = c.math == Math::fp32;
-  const int sums = (c.position_tiles + (split ? 2 : 0)) * c.rows / 2;
+  const int sums = c.position_tiles * (split ? 2 : 1) * c.rows / 2;
   const int octets = device::substeps_of(c) * device::batch_steps_of(c);
   const int operands = octets * 4 * (split ? 2 : 1) * (c.position_tiles == 1 ? 1 : 2);
   const int columns = c.position_tiles * (c.box.w % 16 == 0 ? 1 : 2);
