@@ -285,10 +285,8 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, co
     last_extent = box.extent;
     load_plane(PlaneView{&x, &plain, {0, 0, 0}}, x_tiling_, box, Fill::box_only,
                group * mirror.row_channels + ins.begin, ins.size(), s.x, x_pitch_);
-    for (std::size_t plane = 0; plane < mirror.planes.size(); ++plane)
-      load_plane(PlaneView{&gy, &mirror.source, mirror.planes[plane]}, tiling_, box, Fill::widened,
-                 group * mirror.sum_channels + outs.begin, outs.size(),
-                 s.g + int64_t(plane) * tiling_.plane_elements, g_pitch_);
+    load_planes(gy, mirror.source, mirror.planes, tiling_, box, group * mirror.sum_channels + outs.begin,
+                outs.size(), s.g, tiling_.plane_elements, g_pitch_);
     if (outer_)
       multiply_outer(box, ins.size(), outs.size(), s);
     else

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include "cpu/tile_io.hpp"
 
@@ -80,6 +81,32 @@ int densest_dimension(const LoadPlan& plan, int64_t channel_stride, int64_t chan
   return best;
 }
 
+/// Goes through the stacks of rows (tile dimensions 2 and 3) of all channels: calls load(at, offset) where a
+/// stack's real rows begin in the tile and in the tensor, and zero(at, rows) for rows of padding.
+template <class Zero, class Load>
+void for_each_stack(const LoadPlan& plan, const Tiling& tiling, int64_t channels, int64_t channel_stride,
+                    int64_t channel_pitch, const Zero& zero, const Load& load) {
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
+      for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
+        const int64_t at = c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
+        if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
+          if (plan.padded) zero(at, plan.extent[2]);
+          continue;
+        }
+        if (pads(tiling, 2)) zero(at, plan.valid_begin[2]);
+        load(at + plan.valid_begin[2] * tiling.pitch[2], c * channel_stride +
+                                                             (e0 - plan.valid_begin[0]) * plan.stride[0] +
+                                                             (e1 - plan.valid_begin[1]) * plan.stride[1]);
+        if (pads(tiling, 2)) zero(at + plan.valid_end[2] * tiling.pitch[2], plan.extent[2] - plan.valid_end[2]);
+      }
+}
+
+template <class Compute>
+void zero_rows(Compute* rows, int64_t count, int64_t pitch, int64_t length) {
+  for (int64_t row = 0; row < count; ++row) std::fill_n(rows + row * pitch, length, Compute(0));
+}
+
 }  // namespace
 
 template <class Compute>
@@ -101,25 +128,13 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
 
   if (densest == 3) {
     const int64_t left = plan.valid_begin[3], right = plan.extent[3] - plan.valid_end[3];
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
-        for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
-          Compute* rows = tile + c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
-          const auto zero_rows = [&](int64_t begin, int64_t end) {
-            for (int64_t row = begin; row < end; ++row)
-              std::fill_n(rows + row * tiling.pitch[2], plan.extent[3], Compute(0));
-          };
-          if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
-            if (plan.padded) zero_rows(0, plan.extent[2]);
-            continue;
-          }
-          const int64_t offset = c * channel_stride + (e0 - plan.valid_begin[0]) * plan.stride[0] +
-                                 (e1 - plan.valid_begin[1]) * plan.stride[1];
-          if (pads(tiling, 2)) zero_rows(0, plan.valid_begin[2]);
+    for_each_stack(
+        plan, tiling, channels, channel_stride, channel_pitch,
+        [&](int64_t at, int64_t rows) { zero_rows(tile + at, rows, tiling.pitch[2], plan.extent[3]); },
+        [&](int64_t at, int64_t offset) {
           kernels.load_rows(dtype, source + offset * element, plan.stride[2], plan.stride[3], plan.valid(2), left,
-                            plan.valid(3), right, rows + plan.valid_begin[2] * tiling.pitch[2], tiling.pitch[2]);
-          if (pads(tiling, 2)) zero_rows(plan.valid_end[2], plan.extent[2]);
-        }
+                            plan.valid(3), right, tile + at, tiling.pitch[2]);
+        });
     return;
   }
 
@@ -150,9 +165,97 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
         }
 }
 
+namespace {
+
+/// Planes that differ in their phase along the width alone, of a tensor whose rows are contiguous. Returns whether
+/// it could: each plane must meet real elements.
+template <class Compute>
+bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                     const Tiling& tiling, const Box& box, int64_t first_channel, int64_t channels, Compute* tile,
+                     int64_t plane_pitch, int64_t channel_pitch) {
+  std::array<Range, largest_interleave> valid;  // of each plane along the width
+  LoadPlan plan = plan_load(PlaneView{&tensor, &stepping, planes[0]}, tiling, box, Fill::widened);
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const LoadPlan one = plan_load(PlaneView{&tensor, &stepping, planes[i]}, tiling, box, Fill::widened);
+    if (!one.any) return false;
+    valid[i] = {one.valid_begin[3], one.valid_end[3]};
+    plan.padded = plan.padded || one.padded;
+  }
+
+  // The q with all their phases in the tensor are separated together, those at the rims plane by plane.
+  const int64_t step = stepping.step[2], padding = stepping.padding[2], extent = plan.extent[3];
+  const int64_t q0 = box.begin[3] + tiling.lowest_offset[3];
+  const auto in_tile = [&](int64_t q) { return std::clamp<int64_t>(q - q0, 0, extent); };
+  const int64_t whole_begin = in_tile(phase_range(0, step, padding, tensor.sizes[4]).begin);
+  const int64_t whole_end =
+      std::max(whole_begin, in_tile(phase_range(step - 1, step, padding, tensor.sizes[4]).end));
+
+  const RowKernels<Compute>& kernels = row_kernels<Compute>();
+  const int64_t element = int64_t(size_of(tensor.dtype));
+  // The plan counts from where the first plane's real elements begin, the phases from where the row does.
+  const int64_t first_begin = (q0 + valid[0].begin) * step + planes[0][2] - padding;
+  const char* rows_begin = static_cast<const char*>(tensor.data) +
+                           (plan.origin - first_begin + first_channel * tensor.strides[1]) * element;
+  const auto zero = [&](int64_t at, int64_t rows) {
+    for (std::size_t i = 0; i < planes.size(); ++i)
+      zero_rows(tile + int64_t(i) * plane_pitch + at, rows, tiling.pitch[2], extent);
+  };
+  const auto load = [&](int64_t at, int64_t offset) {
+    const auto source = [&](int64_t j, int64_t r) {
+      return rows_begin + (offset + (q0 + j) * step + r - padding) * element;
+    };
+    std::array<Compute*, largest_interleave> targets{};
+    for (std::size_t i = 0; i < planes.size(); ++i)
+      targets[std::size_t(planes[i][2])] = tile + int64_t(i) * plane_pitch + at + whole_begin;
+    if (whole_end > whole_begin)
+      kernels.load_phases(tensor.dtype, source(whole_begin, 0), plan.stride[2], step, plan.valid(2),
+                          whole_end - whole_begin, targets.data(), tiling.pitch[2]);
+    for (std::size_t i = 0; i < planes.size(); ++i) {
+      const auto rim = [&](int64_t begin, int64_t end) {
+        const int64_t from = std::clamp(valid[i].begin, begin, end), to = std::clamp(valid[i].end, from, end);
+        if (begin < end)
+          kernels.load_rows(tensor.dtype, source(from, planes[i][2]), plan.stride[2], step, plan.valid(2),
+                            from - begin, to - from, end - to, tile + int64_t(i) * plane_pitch + at + begin,
+                            tiling.pitch[2]);
+      };
+      rim(0, whole_begin);
+      rim(whole_end, extent);
+    }
+  };
+  for_each_stack(plan, tiling, channels, tensor.strides[1], channel_pitch, zero, load);
+  return true;
+}
+
+}  // namespace
+
+template <class Compute>
+void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std::vector<Extents>& planes,
+                 const Tiling& tiling, const Box& box, int64_t first_channel, int64_t channels, Compute* tile,
+                 int64_t plane_pitch, int64_t channel_pitch) {
+  const bool rows = tiling.dim[3] == 3 && tensor.strides[4] == 1 && stepping.step[2] <= largest_interleave;
+  for (std::size_t first = 0, last; first < planes.size(); first = last) {
+    for (last = first + 1; last < planes.size(); ++last)
+      if (planes[last][0] != planes[first][0] || planes[last][1] != planes[first][1]) break;
+    const std::span<const Extents> group(planes.data() + first, last - first);
+    Compute* to = tile + int64_t(first) * plane_pitch;
+    if (rows && group.size() > 1 &&
+        load_row_phases(tensor, stepping, group, tiling, box, first_channel, channels, to, plane_pitch,
+                        channel_pitch))
+      continue;
+    for (std::size_t i = 0; i < group.size(); ++i)
+      load_plane(PlaneView{&tensor, &stepping, group[i]}, tiling, box, Fill::widened, first_channel, channels,
+                 to + int64_t(i) * plane_pitch, channel_pitch);
+  }
+}
+
 template void load_plane<float>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, float*,
                                 int64_t);
 template void load_plane<double>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, double*,
                                  int64_t);
+
+template void load_planes<float>(const ConstTensor&, const Stepping&, const std::vector<Extents>&, const Tiling&,
+                                 const Box&, int64_t, int64_t, float*, int64_t, int64_t);
+template void load_planes<double>(const ConstTensor&, const Stepping&, const std::vector<Extents>&, const Tiling&,
+                                  const Box&, int64_t, int64_t, double*, int64_t, int64_t);
 
 }  // namespace tconv::cpu

@@ -10,9 +10,6 @@ using std::int64_t;
 
 namespace {
 
-// Strides up to this are interleaved, from pointers on the stack; larger ones are scattered.
-constexpr int64_t largest_interleave = 64;
-
 /// The positions of dimension d (tensor order, spatial) that a box of q owns.
 Range owned(const Stepping& stepping, int d, int64_t q_begin, int64_t q_count, int64_t size) {
   const int64_t step = stepping.step[d], padding = stepping.padding[d];
