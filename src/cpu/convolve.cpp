@@ -91,8 +91,8 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   TileCosts costs;
   with_compute(plan.wide, [&](auto compute) {
     const auto& kernels = outer_product_kernels<decltype(compute)>();
-    costs.lanes = kernels.lanes;
-    costs.vectors = kernels.widest[std::min<int64_t>(rows, kernels.rows)];
+    costs.lanes = costs.column_unit = kernels.lanes;
+    costs.units = kernels.widest[std::min<int64_t>(rows, kernels.rows)];
   });
   costs.multiply_adds = double(row_channels * conv.tap_count()) * double(conv.sum_channels);
   costs.source_elements = double(conv.sum_channels * planes);
@@ -223,7 +223,7 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
             const int64_t q = box.begin[d] + e[d];
             useful = useful && q >= tap.useful[d].begin && q < tap.useful[d].end;
           }
-          if (useful) s.taps[product.tap_count++] = {.source = tap.source, .index = tap.index};
+          if (useful) s.taps[product.tap_count++] = {.source = tap.source, .weight = tap.index * sums.size()};
         }
         // A strip of source stays in the first-level cache while the weights of all panels pass by.
         for (int64_t strip = 0; strip < strips; ++strip) {

@@ -29,7 +29,7 @@ void lay_out(Tiling& t, const TileCosts& costs) {
   t.plane_elements = pitch;
   t.run_count = 1;
   for (int d = 0; d < t.run_from; ++d) t.run_count *= t.extent[d];
-  t.run_pitch = round_up(run_length(t, Box{.begin = {}, .extent = t.extent}), costs.lanes);
+  t.run_pitch = round_up(run_length(t, Box{.begin = {}, .extent = t.extent}), costs.column_unit);
 }
 
 /// Extents of about `columns` positions, inner dimensions first, each dimension cut into equal parts; the
@@ -53,11 +53,10 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
     widened *= double(real_extent(d));
     if (d < t.run_from) useful *= grid.useful_taps[t.dim[d]];
   }
-  const int64_t vectors = t.run_pitch / costs.lanes;
-  const int64_t calls = ceil_div(vectors, costs.vectors);
-  // A narrow kernel loads as many weights as a wide one.
+  const int64_t units = t.run_pitch / costs.column_unit;
+  const int64_t calls = ceil_div(units, costs.units);
   const double per_run =
-      (double(vectors) + 0.35 * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
+      (double(units) + costs.call_units * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
   const bool transposed = t.dim[3] == batch_dim && grid.count[batch_dim] > 1;
   const auto moved = [&](bool strided) {
     if (!transposed) return contiguous_element;

@@ -45,7 +45,7 @@ void AddOuterProducts(const OuterProduct<T>& p) {
 
   for (std::int64_t t = 0; t < p.tap_count; ++t) {
     const T* HWY_RESTRICT source = p.source + p.taps[t].source;
-    const T* HWY_RESTRICT weight = p.weight + p.taps[t].index * p.channels * rows;
+    const T* HWY_RESTRICT weight = p.weight + p.taps[t].weight * rows;
     for (std::int64_t c = p.channels; c != 0; --c) {
       V x[vectors];
 #pragma GCC unroll 8
