@@ -92,7 +92,7 @@ GradWeightBlocks choose_blocks(const Convolution& mirror, bool wide, double posi
     using Compute = decltype(compute);
     const auto& kernels = outer_product_kernels<Compute>();
     GradWeightBlocks blocks;
-    blocks.outer = std::min(s.in, s.out) >= 8 && std::max(s.in, s.out) >= kernels.lanes;
+    blocks.outer = std::min(s.in, s.out) >= 16;
     if (blocks.outer) {
       blocks.inputs_in_vectors = outer_cycles<Compute>(s.in, s.out) < outer_cycles<Compute>(s.out, s.in);
       block_outer(blocks, s, mirror.groups, positions, kernels.lanes, kernels.rows);

@@ -14,7 +14,8 @@ struct GradWeightBinding::Scratch {
   std::int64_t* runs;
 
   // Of outer products. One side fills vectors, the other panels of rows; gy has its planes in either.
-  Compute* vectors;  // [plane][position][channel]
+  // A strip, what a kernel has of vectors, is contiguous: it is read from end to end.
+  Compute* vectors;  // [plane][strip][position][channel]
   Compute* rows;     // [plane][panel][position][row]
   Compute* sums;     // [tap][row][channel]
   TapOffset* steps;  // the runs, as the kernel takes them

@@ -86,78 +86,98 @@ void GradWeightBinding::sum_dot_products(const ConstTensor& x, const ConstTensor
   }
 }
 
+namespace {
+
+/// How the two sides of an outer product are cut for the kernels: rows into panels, vectors into strips.
+template <class Compute>
+struct Cut {
+  Cut(int64_t row_channels, int64_t vector_channels)
+      : rows(row_channels),
+        panels(ceil_div(rows, kernels.rows)),
+        vectors(ceil_div(vector_channels, kernels.lanes)),
+        strips(ceil_div(vectors, kernels.widest[ceil_div(rows, panels)])) {}
+
+  const OuterProductKernels<Compute>& kernels = outer_product_kernels<Compute>();
+  int64_t rows, panels, vectors, strips;
+
+  Span panel(int64_t index) const { return piece(rows, panels, index); }
+  Span strip(int64_t index) const { return piece(vectors, strips, index); }
+};
+
+}  // namespace
+
 template <class Compute>
 void GradWeightBinding::load_outer(const ConstTensor& x, const ConstTensor& gy, const Channels& channels,
                                    const Box& box, const Scratch<Compute>& s) const {
-  const auto& kernels = outer_product_kernels<Compute>();
   const RowKernels<Compute>& row_kernel = row_kernels<Compute>();
   const DType dtype = wide_ ? DType::f64 : DType::f32;
-  const int64_t positions = tiling_.plane_elements;
+  const bool inputs = blocks_.inputs_in_vectors;
+  const Span vector_side = inputs ? channels.ins : channels.outs, row_side = inputs ? channels.outs : channels.ins;
+  const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
+  const Cut<Compute> cut(row_side.size(), vector_side.size());
 
   // A few channels at a time, so that what is transposed is still in the first-level cache.
-  const auto side = [&](bool inputs, int64_t parts, const auto& transpose) {
-    const Span all = inputs ? channels.ins : channels.outs;
-    for (int64_t part = 0; part < parts; ++part) {
-      const Span local = piece(all.size(), parts, part);
-      const Span some{all.begin + local.begin, all.begin + local.end};
-      const int64_t plane_pitch = some.size() * channel_pitch_;
-      if (inputs)
-        load_x(x, box, channels.group, some, s.x);
-      else
-        load_g(gy, box, channels.group, some, s.g, plane_pitch);
-      for (int64_t plane = 0; plane < (inputs ? 1 : planes()); ++plane)
-        transpose(local, all.size(), plane, inputs ? s.x : s.g + plane * plane_pitch);
-    }
+  const auto transpose = [&](bool of_inputs, Span some, const auto& target, int64_t pitch) {
+    const int64_t plane_pitch = some.size() * channel_pitch_;
+    if (of_inputs)
+      load_x(x, box, channels.group, some, s.x);
+    else
+      load_g(gy, box, channels.group, some, s.g, plane_pitch);
+    for (int64_t plane = 0; plane < (of_inputs ? 1 : planes()); ++plane)
+      row_kernel.load_transposed(dtype, of_inputs ? s.x : s.g + plane * plane_pitch, channel_pitch_, 1,
+                                 some.size(), positions, target(plane), pitch);
   };
-  const bool inputs = blocks_.inputs_in_vectors;
-  const int64_t vector_channels = (inputs ? channels.ins : channels.outs).size();
-  const int64_t row_channels = (inputs ? channels.outs : channels.ins).size();
-  side(inputs, ceil_div(vector_channels, kernels.lanes),
-       [&](Span local, int64_t, int64_t plane, const Compute* from) {
-         row_kernel.load_transposed(dtype, from, channel_pitch_, 1, local.size(), positions,
-                                    s.vectors + plane * positions * s.vector_pitch + local.begin, s.vector_pitch);
-       });
-  side(!inputs, ceil_div(row_channels, kernels.rows),
-       [&](Span panel, int64_t rows, int64_t plane, const Compute* from) {
-         row_kernel.load_transposed(dtype, from, channel_pitch_, 1, panel.size(), positions,
-                                    s.rows + (plane * rows + panel.begin) * positions, panel.size());
-       });
+  for (int64_t index = 0; index < cut.strips; ++index) {
+    const Span strip = cut.strip(index);
+    for (int64_t vector = strip.begin; vector < strip.end; ++vector) {
+      const Span some{vector_side.begin + vector * lanes,
+                      std::min(vector_side.begin + (vector + 1) * lanes, vector_side.end)};
+      const auto target = [&](int64_t plane) {
+        return s.vectors + (plane * cut.vectors + strip.begin) * lanes * positions +
+               (vector - strip.begin) * lanes;
+      };
+      transpose(inputs, some, target, strip.size() * lanes);
+    }
+  }
+  for (int64_t index = 0; index < cut.panels; ++index) {
+    const Span panel = cut.panel(index);
+    const auto target = [&](int64_t plane) { return s.rows + (plane * cut.rows + panel.begin) * positions; };
+    transpose(!inputs, Span{row_side.begin + panel.begin, row_side.begin + panel.end}, target, panel.size());
+  }
 }
 
 template <class Compute>
 void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int64_t out_channels, bool first,
                                        const Scratch<Compute>& s) const {
-  const auto& kernels = outer_product_kernels<Compute>();
   const bool inputs = blocks_.inputs_in_vectors;
-  const int64_t positions = tiling_.plane_elements;
-  const int64_t rows = inputs ? out_channels : in_channels;
-  const int64_t panels = ceil_div(rows, kernels.rows);
-  const int64_t vectors = ceil_div(inputs ? in_channels : out_channels, kernels.lanes);
-  const int64_t strips = ceil_div(vectors, kernels.widest[ceil_div(rows, panels)]);
+  const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
+  const Cut<Compute> cut(inputs ? out_channels : in_channels, inputs ? in_channels : out_channels);
   constexpr Compute zeros[OuterProductKernels<Compute>::max_rows] = {};
 
   // Positions take the place of channels, and the runs of the tile the place of taps.
   OuterProduct<Compute> product;
-  product.channel_stride = product.row_pitch = s.vector_pitch;
+  product.row_pitch = s.vector_pitch;
   product.channels = run_length(tiling_, box);
   product.taps = s.steps;
   product.tap_count = list_runs(box, s.runs);
   product.start = first ? zeros : nullptr;
-  for (int64_t run = 0; run < product.tap_count; ++run)
-    s.steps[run] = {.source = s.runs[run] * s.vector_pitch, .weight = s.runs[run]};
-
-  for (std::size_t t = 0; t < taps_.size(); ++t) {
-    const TileTap& tap = taps_[t];
-    const Compute* source = s.vectors + (inputs ? 0 : (tap.plane * positions + tap.shift) * s.vector_pitch);
-    const Compute* weight = s.rows + (inputs ? tap.plane * rows * positions : 0);
-    for (int64_t strip = 0; strip < strips; ++strip) {
-      const Span columns = piece(vectors, strips, strip);
-      product.source = source + columns.begin * kernels.lanes;
-      for (int64_t p = 0; p < panels; ++p) {
-        const Span panel = piece(rows, panels, p);
-        product.weight = weight + panel.begin * positions + (inputs ? tap.shift * panel.size() : 0);
-        product.sums = s.sums + (int64_t(t) * rows + panel.begin) * s.vector_pitch + columns.begin * kernels.lanes;
-        kernels.kernel[panel.size()][columns.size()](product);
+  for (int64_t index = 0; index < cut.strips; ++index) {
+    const Span strip = cut.strip(index);
+    product.channel_stride = strip.size() * lanes;
+    for (int64_t run = 0; run < product.tap_count; ++run)
+      s.steps[run] = {.source = s.runs[run] * product.channel_stride, .weight = s.runs[run]};
+    for (std::size_t t = 0; t < taps_.size(); ++t) {
+      // The tap reads gy, on whichever side that is.
+      const TileTap& tap = taps_[t];
+      const int64_t vector_plane = inputs ? 0 : tap.plane, row_plane = inputs ? tap.plane : 0;
+      product.source = s.vectors + (vector_plane * cut.vectors + strip.begin) * lanes * positions +
+                       (inputs ? 0 : tap.shift * product.channel_stride);
+      for (int64_t p = 0; p < cut.panels; ++p) {
+        const Span panel = cut.panel(p);
+        product.weight =
+            s.rows + (row_plane * cut.rows + panel.begin) * positions + (inputs ? tap.shift * panel.size() : 0);
+        product.sums = s.sums + (int64_t(t) * cut.rows + panel.begin) * s.vector_pitch + strip.begin * lanes;
+        cut.kernels.kernel[panel.size()][strip.size()](product);
       }
     }
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <span>
 
+#include "cpu/packed_weight.hpp"
 #include "cpu/tile_io.hpp"
 
 namespace tconv::cpu {
@@ -81,12 +82,33 @@ int densest_dimension(const LoadPlan& plan, int64_t channel_stride, int64_t chan
   return best;
 }
 
+/// Asks for the lines of a stack of rows: they are too short and too far apart for the hardware to see them
+/// coming.
+void prefetch_rows(const char* row, int64_t rows, int64_t row_bytes, int64_t length) {
+  constexpr int64_t line = 64;
+  for (int64_t r = 0; r < rows; ++r, row += row_bytes)
+    for (int64_t at = 0; at < length; at += line) __builtin_prefetch(row + at, 0, 2);
+}
+
+/// The channels of a tensor that are loaded, and what follows them.
+struct ChannelRange {
+  const char* first;  // the first real element of the first channel
+  int64_t element;    // bytes
+  int64_t stride;
+  int64_t count;
+  int64_t left;  // in the tensor, from the first one on: the next ones are likely to be loaded next
+};
+
 /// Goes through the stacks of rows (tile dimensions 2 and 3) of all channels: calls load(at, offset) where a
 /// stack's real rows begin in the tile and in the tensor, and zero(at, rows) for rows of padding.
 template <class Zero, class Load>
-void for_each_stack(const LoadPlan& plan, const Tiling& tiling, int64_t channels, int64_t channel_stride,
+void for_each_stack(const LoadPlan& plan, const Tiling& tiling, const ChannelRange& channels,
                     int64_t channel_pitch, const Zero& zero, const Load& load) {
-  for (int64_t c = 0; c < channels; ++c)
+  constexpr int64_t lookahead_bytes = 4096;
+  const int64_t row_length = plan.valid(3) * plan.stride[3] * channels.element;
+  const int64_t channel_bytes = plan.valid(0) * plan.valid(1) * plan.valid(2) * row_length;
+  const int64_t ahead = ceil_div(lookahead_bytes, std::clamp<int64_t>(channel_bytes, 256, lookahead_bytes));
+  for (int64_t c = 0; c < channels.count; ++c)
     for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
       for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
         const int64_t at = c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
@@ -94,10 +116,13 @@ void for_each_stack(const LoadPlan& plan, const Tiling& tiling, int64_t channels
           if (plan.padded) zero(at, plan.extent[2]);
           continue;
         }
+        const int64_t offset = c * channels.stride + (e0 - plan.valid_begin[0]) * plan.stride[0] +
+                               (e1 - plan.valid_begin[1]) * plan.stride[1];
+        if (channels.count > 1 && c + ahead < channels.left)
+          prefetch_rows(channels.first + (offset + ahead * channels.stride) * channels.element, plan.valid(2),
+                        plan.stride[2] * channels.element, row_length);
         if (pads(tiling, 2)) zero(at, plan.valid_begin[2]);
-        load(at + plan.valid_begin[2] * tiling.pitch[2], c * channel_stride +
-                                                             (e0 - plan.valid_begin[0]) * plan.stride[0] +
-                                                             (e1 - plan.valid_begin[1]) * plan.stride[1]);
+        load(at + plan.valid_begin[2] * tiling.pitch[2], offset);
         if (pads(tiling, 2)) zero(at + plan.valid_end[2] * tiling.pitch[2], plan.extent[2] - plan.valid_end[2]);
       }
 }
@@ -129,7 +154,9 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
   if (densest == 3) {
     const int64_t left = plan.valid_begin[3], right = plan.extent[3] - plan.valid_end[3];
     for_each_stack(
-        plan, tiling, channels, channel_stride, channel_pitch,
+        plan, tiling,
+        ChannelRange{source, element, channel_stride, channels, view.tensor->sizes[1] - first_channel},
+        channel_pitch,
         [&](int64_t at, int64_t rows) { zero_rows(tile + at, rows, tiling.pitch[2], plan.extent[3]); },
         [&](int64_t at, int64_t offset) {
           kernels.load_rows(dtype, source + offset * element, plan.stride[2], plan.stride[3], plan.valid(2), left,
@@ -201,28 +228,34 @@ bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::s
       zero_rows(tile + int64_t(i) * plane_pitch + at, rows, tiling.pitch[2], extent);
   };
   const auto load = [&](int64_t at, int64_t offset) {
-    const auto source = [&](int64_t j, int64_t r) {
-      return rows_begin + (offset + (q0 + j) * step + r - padding) * element;
+    /// Positions [begin, end) of one plane, with the zeros among them.
+    const auto part = [&](std::size_t i, int64_t begin, int64_t end) {
+      if (begin >= end) return;
+      const int64_t from = std::clamp(valid[i].begin, begin, end), to = std::clamp(valid[i].end, from, end);
+      const char* source = rows_begin + (offset + (q0 + from) * step + planes[i][2] - padding) * element;
+      kernels.load_rows(tensor.dtype, source, plan.stride[2], step, plan.valid(2), from - begin, to - from,
+                        end - to, tile + int64_t(i) * plane_pitch + at + begin, tiling.pitch[2]);
     };
+    // Of two phases, each is picked out as fast as both are separated.
+    if (step == 2 || whole_begin == whole_end) {
+      for (std::size_t i = 0; i < planes.size(); ++i) part(i, 0, extent);
+      return;
+    }
     std::array<Compute*, largest_interleave> targets{};
     for (std::size_t i = 0; i < planes.size(); ++i)
       targets[std::size_t(planes[i][2])] = tile + int64_t(i) * plane_pitch + at + whole_begin;
-    if (whole_end > whole_begin)
-      kernels.load_phases(tensor.dtype, source(whole_begin, 0), plan.stride[2], step, plan.valid(2),
-                          whole_end - whole_begin, targets.data(), tiling.pitch[2]);
+    kernels.load_phases(tensor.dtype, rows_begin + (offset + (q0 + whole_begin) * step - padding) * element,
+                        plan.stride[2], step, plan.valid(2), whole_end - whole_begin, targets.data(),
+                        tiling.pitch[2]);
     for (std::size_t i = 0; i < planes.size(); ++i) {
-      const auto rim = [&](int64_t begin, int64_t end) {
-        const int64_t from = std::clamp(valid[i].begin, begin, end), to = std::clamp(valid[i].end, from, end);
-        if (begin < end)
-          kernels.load_rows(tensor.dtype, source(from, planes[i][2]), plan.stride[2], step, plan.valid(2),
-                            from - begin, to - from, end - to, tile + int64_t(i) * plane_pitch + at + begin,
-                            tiling.pitch[2]);
-      };
-      rim(0, whole_begin);
-      rim(whole_end, extent);
+      part(i, 0, whole_begin);
+      part(i, whole_end, extent);
     }
   };
-  for_each_stack(plan, tiling, channels, tensor.strides[1], channel_pitch, zero, load);
+  for_each_stack(plan, tiling,
+                 ChannelRange{rows_begin + first_begin * element, element, tensor.strides[1], channels,
+                              tensor.sizes[1] - first_channel},
+                 channel_pitch, zero, load);
   return true;
 }
 

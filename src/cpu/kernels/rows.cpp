@@ -189,34 +189,9 @@ HWY_INLINE void Transpose(const In* in, std::int64_t in_pitch, std::int64_t in_s
   }
 }
 
-/// targets[0][j] = source[2 · j], targets[1][j] = source[2 · j + 1].
-HWY_INLINE void SplitPairs(const float* HWY_RESTRICT source, std::int64_t count, float* HWY_RESTRICT even,
-                           float* HWY_RESTRICT odd) {
-  std::int64_t j = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const hn::ScalableTag<float> d;
-  const std::int64_t lanes = hn::Lanes(d);
-  for (; j + lanes <= count; j += lanes) {
-    const auto low = hn::LoadU(d, source + 2 * j), high = hn::LoadU(d, source + 2 * j + lanes);
-    hn::StoreU(hn::ConcatEven(d, high, low), d, even + j);
-    hn::StoreU(hn::ConcatOdd(d, high, low), d, odd + j);
-  }
-  if (j < count) {
-    const std::int64_t left = 2 * (count - j);
-    const auto low = LoadFirst(d, source + 2 * j, left), high = LoadFirst(d, source + 2 * j + lanes, left - lanes);
-    const auto mask = hn::FirstN(d, std::size_t(count - j));
-    hn::BlendedStore(hn::ConcatEven(d, high, low), mask, d, even + j);
-    hn::BlendedStore(hn::ConcatOdd(d, high, low), mask, d, odd + j);
-  }
-#else
-  for (; j < count; ++j) even[j] = source[2 * j], odd[j] = source[2 * j + 1];
-#endif
-}
-
 /// targets[r][j] = source[j · step + r]: the transpose of a matrix whose rows are `step` long.
 HWY_INLINE void SplitPhases(const float* source, std::int64_t step, std::int64_t count, float* const* targets,
                             std::int64_t offset) {
-  if (step == 2) return SplitPairs(source, count, targets[0] + offset, targets[1] + offset);
   std::int64_t r = 0, j = 0;
 #if HWY_TARGET != HWY_SCALAR
   if (step == 3) {
@@ -246,7 +221,7 @@ void LoadPhases(DType dtype, const void* source, std::int64_t row_stride, std::i
                 std::int64_t count, Compute* const* targets, std::int64_t tile_pitch) {
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    bool all = true;
+    bool all = step > 2;  // of two phases, each is picked out as fast as both are separated
     for (std::int64_t r = 0; r < step; ++r) all = all && targets[r] != nullptr;
     for (std::int64_t row = 0; row < rows; ++row) {
       const Storage* from = static_cast<const Storage*>(source) + row * row_stride;
