@@ -33,13 +33,14 @@ struct Store {
   const bool same_type = target.dtype == (sizeof(Compute) == 8 ? DType::f64 : DType::f32);
 
   mutable int64_t filled_for = -1;  // the channel whose bias the row buffer holds
+  mutable PendingStream<Compute> pending{};
 
   Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
 
   /// A finished piece of a row.
   void write(const Compute* row, int64_t count, char* out) const {
     if (same_type && tile.streaming)
-      kernels.stream(row, count, reinterpret_cast<Compute*>(out));
+      kernels.stream(pending, row, count, reinterpret_cast<Compute*>(out));
     else
       kernels.store(target.dtype, row, count, out);
   }
@@ -263,7 +264,7 @@ void store_box(const SumTile<Compute>& tile, const PhaseSlots& slots, const Step
                                stepping.step[2] <= largest_interleave;
   if (contiguous_rows) {
     store.rows(first_channel);
-    if (tile.streaming) row_kernels<Compute>().fence();
+    if (tile.streaming) store.kernels.end_stream(store.pending);
   } else {
     store.phases(first_channel);
   }

@@ -109,19 +109,26 @@ TYPED_TEST(Rows, StoreRounds) {
     }
 }
 
-TYPED_TEST(Rows, StreamWritesTheRowAndNothingElse) {
+TYPED_TEST(Rows, StreamWritesTheRowsAndNothingElse) {
   for (std::int64_t offset = 0; offset < 18; ++offset)
-    for (std::int64_t count = 0; count <= 70; ++count) {
-      std::vector<TypeParam> row(static_cast<std::size_t>(count)),
-          target(std::size_t(offset + count + 1), untouched);
-      for (std::int64_t j = 0; j < count; ++j) row[std::size_t(j)] = TypeParam(j + 1);
-      row_kernels<TypeParam>().stream(row.data(), count, target.data() + offset);
-      row_kernels<TypeParam>().fence();
-      for (std::int64_t j = 0; j < offset + count + 1; ++j) {
-        const bool inside = j >= offset && j < offset + count;
-        ASSERT_EQ(target[std::size_t(j)], inside ? TypeParam(j - offset + 1) : TypeParam(untouched));
+    for (std::int64_t count = 0; count <= 70; ++count)
+      for (std::int64_t gap : {0, 1, 16}) {  // between rows: none, so that they share a line, or some
+        const std::int64_t rows = 3, pitch = count + gap;
+        std::vector<TypeParam> row(static_cast<std::size_t>(count)),
+            target(std::size_t(offset + rows * pitch + 1), untouched);
+        PendingStream<TypeParam> pending{};
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t j = 0; j < count; ++j) row[std::size_t(j)] = TypeParam(100 * r + j + 1);
+          row_kernels<TypeParam>().stream(pending, row.data(), count, target.data() + offset + r * pitch);
+        }
+        row_kernels<TypeParam>().end_stream(pending);
+        for (std::int64_t at = 0; at < std::int64_t(target.size()); ++at) {
+          const std::int64_t r = at < offset || pitch == 0 ? rows : (at - offset) / pitch;
+          const std::int64_t j = r < rows ? (at - offset) % pitch : count;
+          ASSERT_EQ(target[std::size_t(at)], j < count ? TypeParam(100 * r + j + 1) : TypeParam(untouched))
+              << "offset " << offset << " count " << count << " gap " << gap;
+        }
       }
-    }
 }
 
 TYPED_TEST(Rows, TransposesBothWays) {

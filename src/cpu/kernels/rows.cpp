@@ -267,17 +267,37 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
 }
 
 template <class Compute>
-void StreamRow(const Compute* HWY_RESTRICT row, std::int64_t count, Compute* HWY_RESTRICT target) {
-  const hn::ScalableTag<Compute> d;
-  const std::int64_t lanes = hn::Lanes(d);
-  const std::int64_t misaligned = std::int64_t(reinterpret_cast<std::uintptr_t>(target) / sizeof(Compute)) % lanes;
-  std::int64_t j = 0;
-  for (const std::int64_t head = HWY_MIN(count, (lanes - misaligned) % lanes); j < head; ++j) target[j] = row[j];
-  for (; j + lanes <= count; j += lanes) hn::Stream(hn::LoadU(d, row + j), d, target + j);
-  for (; j < count; ++j) target[j] = row[j];
+HWY_INLINE void WritePending(PendingStream<Compute>& pending) {
+  for (std::int64_t j = 0; j < pending.count; ++j) pending.next[j - pending.count] = pending.elements[j];
+  pending.count = 0;
 }
 
-void Fence() {
+template <class Compute>
+void StreamRow(PendingStream<Compute>& pending, const Compute* HWY_RESTRICT row, std::int64_t count,
+               Compute* HWY_RESTRICT target) {
+  const hn::ScalableTag<Compute> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  if (pending.next != target) WritePending(pending);
+  std::int64_t j = 0;
+  if (pending.count > 0) {
+    for (; j < count && pending.count < lanes; ++j) pending.elements[pending.count++] = row[j];
+    if (pending.count == lanes) {
+      hn::Stream(hn::LoadU(d, pending.elements), d, target + j - lanes);
+      pending.count = 0;
+    }
+  } else {
+    const std::int64_t misaligned =
+        std::int64_t(reinterpret_cast<std::uintptr_t>(target) / sizeof(Compute)) % lanes;
+    for (const std::int64_t head = HWY_MIN(count, (lanes - misaligned) % lanes); j < head; ++j) target[j] = row[j];
+  }
+  for (; j + lanes <= count; j += lanes) hn::Stream(hn::LoadU(d, row + j), d, target + j);
+  for (; j < count; ++j) pending.elements[pending.count++] = row[j];
+  pending.next = target + count;
+}
+
+template <class Compute>
+void EndStream(PendingStream<Compute>& pending) {
+  WritePending(pending);
   hwy::FlushStream();
 }
 
@@ -368,7 +388,7 @@ RowKernels<Compute> MakeTable() {
           .load_transposed = &LoadTransposed<Compute>,
           .store = &Store<Compute>,
           .stream = &StreamRow<Compute>,
-          .fence = &Fence,
+          .end_stream = &EndStream<Compute>,
           .store_transposed = &StoreTransposed<Compute>,
           .interleave = &Interleave<Compute>,
           .sum = &Sum<Compute>};
