@@ -40,7 +40,8 @@ import tconv
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
 TCONV = {1: tconv.conv_transpose1d, 2: tconv.conv_transpose2d, 3: tconv.conv_transpose3d}
-TOLERANCE = 2e-5  # relative in norm; fp32 sums of up to a few million products
+TOLERANCE = 2e-5  # against float64, relative in norm; fp32 sums of up to a few million products
+PYTORCH_TOLERANCE = 2e-4  # against PyTorch's own fp32, whose error grows to 2e-5 and beyond over long sums
 
 
 def median_times(runs: list[Callable[[], object]], seconds: float) -> list[float]:
@@ -125,14 +126,14 @@ class Problem:
         y, gx, gw = (torch.full_like(t, math.nan) for t in (self.gy, self.x, self.w))
         return bound.forward(self.x, self.w, y), bound.backward(self.x, self.w, self.gy, gx, gw)
 
-    def verify(self, exact: tuple[torch.Tensor, ...], results: dict[str, tuple[torch.Tensor, ...]]) -> dict:
-        """Errors of y, gx and gw of every side, relative in norm; tconv's must be small."""
+    def verify(self, exact: tuple, results: dict[str, tuple], tolerance: float) -> dict:
+        """Errors of y, gx and gw of every side, relative in norm; tconv's must be within the tolerance."""
         errors = {}
         for side, tensors in results.items():
             for name, result, true in zip(("forward", "grad_input", "grad_weight"), tensors, exact, strict=True):
                 error = ((result.double() - true).norm() / true.double().norm()).item()
                 errors[f"{name}_{side}"] = error
-                if side != "pytorch" and not error <= TOLERANCE:
+                if side != "pytorch" and not error <= tolerance:
                     raise SystemExit(f"{self.entry['name']}: {name} of the {side} is off by {error:.1e}")
         return errors
 
@@ -159,12 +160,12 @@ def measure(entry: dict, gemm: float, copy: float, options: argparse.Namespace) 
     # One sample against float64; then the batch that is timed, where float64 would take minutes, against PyTorch.
     sample = Problem(entry, 1)
     exact = (sample.forward(TORCH, double=True), *sample.torch_backward(double=True))
-    errors = sample.verify(exact, results(*sides(sample)))
+    errors = sample.verify(exact, results(*sides(sample)), TOLERANCE)
     del sample, exact
     problem = Problem(entry, batch_for(entry, gemm, copy))
     forward, backward = sides(problem)
     both = results(forward, backward)
-    problem.verify(both.pop("pytorch"), both)
+    problem.verify(both.pop("pytorch"), both, PYTORCH_TOLERANCE)
     del both
 
     share = problem.batch / entry["batch"]
