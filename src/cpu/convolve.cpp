@@ -91,8 +91,8 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   TileCosts costs;
   with_compute(plan.wide, [&](auto compute) {
     const auto& kernels = outer_product_kernels<decltype(compute)>();
-    costs.lanes = kernels.lanes;
-    costs.vectors = kernels.widest[std::min<int64_t>(rows, kernels.rows)];
+    costs.lanes = costs.column_unit = kernels.lanes;
+    costs.units = kernels.widest[std::min<int64_t>(rows, kernels.rows)];
   });
   costs.multiply_adds = double(row_channels * conv.tap_count()) * double(conv.sum_channels);
   costs.source_elements = double(conv.sum_channels * planes);
@@ -111,7 +111,8 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const double targets = double(batch) * double(conv.groups * conv.row_channels) * double(target_size[0]) *
                          double(target_size[1]) * double(target_size[2]);
   streaming_ = targets * double(element_bytes) > double(streaming_bytes());
-  channel_pitch_ = spread_pitch(planes * tiling_.plane_elements, element_bytes);
+  channel_pitch_ = spread_pitch(tiling_.plane_elements, element_bytes);
+  plane_pitch_ = sum_channels * channel_pitch_;
   row_pitch_ = spread_pitch(tiling_.columns(), element_bytes);
 
   for (std::size_t c = 0; c < conv.classes.size(); ++c) {
@@ -119,7 +120,7 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
     for (std::size_t t = 0; t < conv.classes[c].taps.size(); ++t) {
       if (!meets(useful_q[c][t])) continue;
       const SharedTap& tap = conv.classes[c].taps[t];
-      TileTap tile_tap{.source = tap.plane * tiling_.plane_elements, .index = int64_t(t), .useful = {}};
+      TileTap tile_tap{.source = tap.plane * plane_pitch_, .index = int64_t(t), .useful = {}};
       for (int d = 0; d < 4; ++d) {
         const int dim = tiling_.dim[d];
         if (dim == batch_dim) {
@@ -131,6 +132,8 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
       }
       taps.push_back(tile_tap);
     }
+    // Taps of one plane read nearly the same lines: one after the other they find them in the first-level cache.
+    std::sort(taps.begin(), taps.end(), [](const TileTap& a, const TileTap& b) { return a.source < b.source; });
   }
 }
 
@@ -150,7 +153,7 @@ ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena, b
   std::size_t most_taps = 0;
   for (const auto& taps : taps_) most_taps = std::max(most_taps, taps.size());
   Scratch<Compute> s;
-  s.source = arena.take<Compute>(plan_->weight.largest_sum_block() * channel_pitch_ + source_slack<Compute>());
+  s.source = arena.take<Compute>(int64_t(plan_->conv.planes.size()) * plane_pitch_ + source_slack<Compute>());
   s.sums = arena.take<Compute>(rows * row_pitch_);
   s.start = arena.take<Compute>(rows);
   s.row_buffer = arena.take<Compute>(row_buffer_elements(plan_->conv.target, tiling_));
@@ -220,7 +223,7 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
             const int64_t q = box.begin[d] + e[d];
             useful = useful && q >= tap.useful[d].begin && q < tap.useful[d].end;
           }
-          if (useful) s.taps[product.tap_count++] = {.source = tap.source, .index = tap.index};
+          if (useful) s.taps[product.tap_count++] = {.source = tap.source, .weight = tap.index * sums.size()};
         }
         // A strip of source stays in the first-level cache while the weights of all panels pass by.
         for (int64_t strip = 0; strip < strips; ++strip) {
@@ -255,10 +258,10 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
 
   // Vectors at the end of a run read the gaps between channels. What comes of it is thrown away, but should not
   // be computed from whatever the workspace held: subnormal numbers cost a hundred cycles each.
-  const int64_t used = int64_t(conv.planes.size()) * tiling_.plane_elements;
-  for (int64_t c = 0; c < layout.largest_sum_block(); ++c)
-    std::fill_n(s.source + c * channel_pitch_ + used, channel_pitch_ - used, Compute(0));
-  std::fill_n(s.source + layout.largest_sum_block() * channel_pitch_, source_slack<Compute>(), Compute(0));
+  Compute* source_end = s.source + int64_t(conv.planes.size()) * plane_pitch_;
+  for (Compute* channel = s.source; channel != source_end; channel += channel_pitch_)
+    std::fill_n(channel + tiling_.plane_elements, channel_pitch_ - tiling_.plane_elements, Compute(0));
+  std::fill_n(source_end, source_slack<Compute>(), Compute(0));
 
   const int64_t rows = conv.phase_count() * channels.size();
   for (int64_t row = 0; row < rows; ++row)
@@ -266,10 +269,8 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
 
   for (int64_t block = 0; block < layout.sum_blocks(); ++block) {
     const Span sums = layout.sum_block(block);
-    for (std::size_t plane = 0; plane < conv.planes.size(); ++plane)
-      load_plane(PlaneView{&source, &conv.source, conv.planes[plane]}, tiling_, box, Fill::widened,
-                 group * conv.sum_channels + sums.begin, sums.size(),
-                 s.source + int64_t(plane) * tiling_.plane_elements, channel_pitch_);
+    load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + sums.begin,
+                sums.size(), s.source, plane_pitch_, channel_pitch_);
     const Compute* piece = s.piece;
     if (packed)
       piece = packed + layout.piece_offset(group, row_block, block);

@@ -70,7 +70,8 @@ class ConvolutionBinding {
 
   const ConvolutionPlan* plan_;
   Tiling tiling_;
-  std::int64_t channel_pitch_ = 0;          // of the source tile
+  std::int64_t channel_pitch_ = 0;  // of the source tile, [plane][channel][position]
+  std::int64_t plane_pitch_ = 0;
   std::int64_t row_pitch_ = 0;              // of the sums
   std::vector<std::vector<TileTap>> taps_;  // [class][tap that meets something]
   double multiply_adds_ = 0;

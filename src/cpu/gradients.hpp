@@ -2,13 +2,16 @@
 //
 // Grad-weight is a matrix of dot products, rows (input channel) and columns (output channel, tap), over the
 // positions of the input. Tiles of x and gy are laid out alike, gy one plane per phase, so that a column is
-// a shift of a plane. Positions are cut into chunks; each chunk has partial sums of its own, and chunks are
-// added in order: the result does not depend on the number of threads.
+// a shift of a plane; grad_weight_blocks.hpp says how they are multiplied. Positions are cut into chunks; each
+// chunk has partial sums of its own, and chunks are added in order: the result does not depend on the number of
+// threads.
 #pragma once
 
 #include <memory>
 
 #include "cpu/convolution.hpp"
+#include "cpu/grad_weight_blocks.hpp"
+#include "cpu/kernels/outer_product.hpp"
 #include "cpu/tile_io.hpp"
 #include "cpu/tiling.hpp"
 #include "cpu/workers.hpp"
@@ -24,13 +27,20 @@ class GradWeightBinding {
   void run(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw, const RunOptions& options,
            int workers) const;
   const Tiling& tiling() const { return tiling_; }
-  bool outer() const { return outer_; }
+  bool outer() const { return blocks_.outer; }
 
  private:
   template <class Compute>
   struct Scratch;
   template <class Compute>
   struct Partials;
+  /// What of the channels an item computes.
+  struct Channels {
+    std::int64_t group;
+    Span ins;   // within the group
+    Span outs;  // within the group
+  };
+
   template <class Compute>
   Scratch<Compute> scratch(Arena& arena) const;
   template <class Compute>
@@ -41,39 +51,54 @@ class GradWeightBinding {
   template <class Compute>
   void run_item(const ConstTensor& x, const ConstTensor& gy, const Partials<Compute>& partials,
                 const Scratch<Compute>& scratch, std::int64_t item) const;
-  template <class Compute>
-  void multiply(const Box& box, std::int64_t in_channels, std::int64_t out_channels, Compute* partial,
-                const Scratch<Compute>& scratch) const;
 
-  /// The same through outer products, into scratch.sums.
+  /// Sums of a chunk's tiles, written to `partial`.
   template <class Compute>
-  void multiply_outer(const Box& box, std::int64_t in_channels, std::int64_t out_channels,
+  void sum_dot_products(const ConstTensor& x, const ConstTensor& gy, const Channels& channels, Span tiles,
+                        const Scratch<Compute>& scratch, Compute* partial) const;
+  template <class Compute>
+  void sum_outer_products(const ConstTensor& x, const ConstTensor& gy, const Channels& channels, Span tiles,
+                          const Scratch<Compute>& scratch, Compute* partial) const;
+
+  /// Loads channels [begin, end) of the group into [plane][channel][position]; x has one plane.
+  template <class Compute>
+  void load_x(const ConstTensor& x, const Box& box, std::int64_t group, Span channels, Compute* tile) const;
+  template <class Compute>
+  void load_g(const ConstTensor& gy, const Box& box, std::int64_t group, Span channels, Compute* tile,
+              std::int64_t plane_pitch) const;
+  template <class Compute>
+  void multiply_dot(const Box& box, std::int64_t in_channels, std::int64_t out_channels, Compute* partial,
+                    const Scratch<Compute>& scratch) const;
+  template <class Compute>
+  void load_outer(const ConstTensor& x, const ConstTensor& gy, const Channels& channels, const Box& box,
+                  const Scratch<Compute>& scratch) const;
+  template <class Compute>
+  void multiply_outer(const Box& box, std::int64_t in_channels, std::int64_t out_channels, bool first,
                       const Scratch<Compute>& scratch) const;
 
   /// Offsets of the runs of a box, the same in x and gy; returns how many.
   std::int64_t list_runs(const Box& box, std::int64_t* runs) const;
   std::int64_t items() const;
   std::int64_t weights() const;
-  std::int64_t g_rows_elements() const {
-    return std::int64_t(mirror_->planes.size()) * tiling_.plane_elements * out_pitch_;
-  }
-  std::int64_t sums_elements() const {
-    return std::int64_t(tap_offset_.size()) * ((mirror_->row_channels + in_blocks_ - 1) / in_blocks_) * out_pitch_;
-  }
+  std::int64_t most_in() const { return blocks_.most_in(mirror_->row_channels); }
+  std::int64_t most_out() const { return blocks_.most_out(mirror_->sum_channels); }
+  std::int64_t planes() const { return std::int64_t(mirror_->planes.size()); }
+
+  /// A tap of gy inside a tile.
+  struct TileTap {
+    std::int64_t plane;
+    std::int64_t shift;
+    bool meets;  // any product of this shape uses it
+  };
 
   const Convolution* mirror_;
   bool wide_;
+  GradWeightBlocks blocks_;
   Tiling tiling_;
   Tiling x_tiling_;  // the same, but x is read where it is, not where the taps read gy
-  std::int64_t in_blocks_ = 1;
-  std::int64_t out_blocks_ = 1;
   std::int64_t chunks_ = 1;
-  bool outer_ = false;                    // outer products rather than dot products
-  std::int64_t out_pitch_ = 0;            // of the tiles of outer products
-  std::int64_t x_pitch_ = 0;              // between channels of the x tile
-  std::int64_t g_pitch_ = 0;              // between channels of the gy tile
-  std::vector<std::int64_t> tap_offset_;  // [tap]: into the gy tile
-  std::vector<bool> tap_meets_;           // [tap]: whether any product of this shape uses it
+  std::int64_t channel_pitch_ = 0;  // of loaded tiles
+  std::vector<TileTap> taps_;       // by kernel index
   double multiply_adds_ = 0;
 };
 

@@ -8,6 +8,10 @@
 
 namespace tconv::cpu {
 
+// Strides up to this are interleaved and separated a row at a time, by pointers on the stack; larger ones are
+// scattered.
+constexpr std::int64_t largest_interleave = 64;
+
 inline std::int64_t magnitude(std::int64_t stride) {
   return stride < 0 ? -stride : stride;
 }
@@ -38,6 +42,13 @@ enum class Fill { widened, box_only };
 template <class Compute>
 void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill, std::int64_t first_channel,
                 std::int64_t channels, Compute* tile, std::int64_t channel_pitch);
+
+/// Loads all planes of a stepping, plane i at tile + i · plane_pitch. Planes that share their rows are separated
+/// in one pass over them.
+template <class Compute>
+void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std::vector<Extents>& planes,
+                 const Tiling& tiling, const Box& box, std::int64_t first_channel, std::int64_t channels,
+                 Compute* tile, std::int64_t plane_pitch, std::int64_t channel_pitch);
 
 /// Sums of one box on their way to the target: where the row of (phase, channel) lies.
 template <class Compute>

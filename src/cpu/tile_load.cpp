@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <span>
 
+#include "cpu/packed_weight.hpp"
 #include "cpu/tile_io.hpp"
 
 namespace tconv::cpu {
@@ -80,6 +82,56 @@ int densest_dimension(const LoadPlan& plan, int64_t channel_stride, int64_t chan
   return best;
 }
 
+/// Asks for the lines of a stack of rows: they are too short and too far apart for the hardware to see them
+/// coming.
+void prefetch_rows(const char* row, int64_t rows, int64_t row_bytes, int64_t length) {
+  constexpr int64_t line = 64;
+  for (int64_t r = 0; r < rows; ++r, row += row_bytes)
+    for (int64_t at = 0; at < length; at += line) __builtin_prefetch(row + at, 0, 2);
+}
+
+/// The channels of a tensor that are loaded, and what follows them.
+struct ChannelRange {
+  const char* first;  // the first real element of the first channel
+  int64_t element;    // bytes
+  int64_t stride;
+  int64_t count;
+  int64_t left;  // in the tensor, from the first one on: the next ones are likely to be loaded next
+};
+
+/// Goes through the stacks of rows (tile dimensions 2 and 3) of all channels: calls load(at, offset) where a
+/// stack's real rows begin in the tile and in the tensor, and zero(at, rows) for rows of padding.
+template <class Zero, class Load>
+void for_each_stack(const LoadPlan& plan, const Tiling& tiling, const ChannelRange& channels,
+                    int64_t channel_pitch, const Zero& zero, const Load& load) {
+  constexpr int64_t lookahead_bytes = 4096;
+  const int64_t row_length = plan.valid(3) * plan.stride[3] * channels.element;
+  const int64_t channel_bytes = plan.valid(0) * plan.valid(1) * plan.valid(2) * row_length;
+  const int64_t ahead = ceil_div(lookahead_bytes, std::clamp<int64_t>(channel_bytes, 256, lookahead_bytes));
+  for (int64_t c = 0; c < channels.count; ++c)
+    for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
+      for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
+        const int64_t at = c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
+        if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
+          if (plan.padded) zero(at, plan.extent[2]);
+          continue;
+        }
+        const int64_t offset = c * channels.stride + (e0 - plan.valid_begin[0]) * plan.stride[0] +
+                               (e1 - plan.valid_begin[1]) * plan.stride[1];
+        if (channels.count > 1 && c + ahead < channels.left)
+          prefetch_rows(channels.first + (offset + ahead * channels.stride) * channels.element, plan.valid(2),
+                        plan.stride[2] * channels.element, row_length);
+        if (pads(tiling, 2)) zero(at, plan.valid_begin[2]);
+        load(at + plan.valid_begin[2] * tiling.pitch[2], offset);
+        if (pads(tiling, 2)) zero(at + plan.valid_end[2] * tiling.pitch[2], plan.extent[2] - plan.valid_end[2]);
+      }
+}
+
+template <class Compute>
+void zero_rows(Compute* rows, int64_t count, int64_t pitch, int64_t length) {
+  for (int64_t row = 0; row < count; ++row) std::fill_n(rows + row * pitch, length, Compute(0));
+}
+
 }  // namespace
 
 template <class Compute>
@@ -101,25 +153,15 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
 
   if (densest == 3) {
     const int64_t left = plan.valid_begin[3], right = plan.extent[3] - plan.valid_end[3];
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
-        for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
-          Compute* rows = tile + c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
-          const auto zero_rows = [&](int64_t begin, int64_t end) {
-            for (int64_t row = begin; row < end; ++row)
-              std::fill_n(rows + row * tiling.pitch[2], plan.extent[3], Compute(0));
-          };
-          if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
-            if (plan.padded) zero_rows(0, plan.extent[2]);
-            continue;
-          }
-          const int64_t offset = c * channel_stride + (e0 - plan.valid_begin[0]) * plan.stride[0] +
-                                 (e1 - plan.valid_begin[1]) * plan.stride[1];
-          if (pads(tiling, 2)) zero_rows(0, plan.valid_begin[2]);
+    for_each_stack(
+        plan, tiling,
+        ChannelRange{source, element, channel_stride, channels, view.tensor->sizes[1] - first_channel},
+        channel_pitch,
+        [&](int64_t at, int64_t rows) { zero_rows(tile + at, rows, tiling.pitch[2], plan.extent[3]); },
+        [&](int64_t at, int64_t offset) {
           kernels.load_rows(dtype, source + offset * element, plan.stride[2], plan.stride[3], plan.valid(2), left,
-                            plan.valid(3), right, rows + plan.valid_begin[2] * tiling.pitch[2], tiling.pitch[2]);
-          if (pads(tiling, 2)) zero_rows(plan.valid_end[2], plan.extent[2]);
-        }
+                            plan.valid(3), right, tile + at, tiling.pitch[2]);
+        });
     return;
   }
 
@@ -150,9 +192,103 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
         }
 }
 
+namespace {
+
+/// Planes that differ in their phase along the width alone, of a tensor whose rows are contiguous. Returns whether
+/// it could: each plane must meet real elements.
+template <class Compute>
+bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                     const Tiling& tiling, const Box& box, int64_t first_channel, int64_t channels, Compute* tile,
+                     int64_t plane_pitch, int64_t channel_pitch) {
+  std::array<Range, largest_interleave> valid;  // of each plane along the width
+  LoadPlan plan = plan_load(PlaneView{&tensor, &stepping, planes[0]}, tiling, box, Fill::widened);
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const LoadPlan one = plan_load(PlaneView{&tensor, &stepping, planes[i]}, tiling, box, Fill::widened);
+    if (!one.any) return false;
+    valid[i] = {one.valid_begin[3], one.valid_end[3]};
+    plan.padded = plan.padded || one.padded;
+  }
+
+  // The q with all their phases in the tensor are separated together, those at the rims plane by plane.
+  const int64_t step = stepping.step[2], padding = stepping.padding[2], extent = plan.extent[3];
+  const int64_t q0 = box.begin[3] + tiling.lowest_offset[3];
+  const auto in_tile = [&](int64_t q) { return std::clamp<int64_t>(q - q0, 0, extent); };
+  const int64_t whole_begin = in_tile(phase_range(0, step, padding, tensor.sizes[4]).begin);
+  const int64_t whole_end =
+      std::max(whole_begin, in_tile(phase_range(step - 1, step, padding, tensor.sizes[4]).end));
+
+  const RowKernels<Compute>& kernels = row_kernels<Compute>();
+  const int64_t element = int64_t(size_of(tensor.dtype));
+  // The plan counts from where the first plane's real elements begin, the phases from where the row does.
+  const int64_t first_begin = (q0 + valid[0].begin) * step + planes[0][2] - padding;
+  const char* rows_begin = static_cast<const char*>(tensor.data) +
+                           (plan.origin - first_begin + first_channel * tensor.strides[1]) * element;
+  const auto zero = [&](int64_t at, int64_t rows) {
+    for (std::size_t i = 0; i < planes.size(); ++i)
+      zero_rows(tile + int64_t(i) * plane_pitch + at, rows, tiling.pitch[2], extent);
+  };
+  const auto load = [&](int64_t at, int64_t offset) {
+    /// Positions [begin, end) of one plane, with the zeros among them.
+    const auto part = [&](std::size_t i, int64_t begin, int64_t end) {
+      if (begin >= end) return;
+      const int64_t from = std::clamp(valid[i].begin, begin, end), to = std::clamp(valid[i].end, from, end);
+      const char* source = rows_begin + (offset + (q0 + from) * step + planes[i][2] - padding) * element;
+      kernels.load_rows(tensor.dtype, source, plan.stride[2], step, plan.valid(2), from - begin, to - from,
+                        end - to, tile + int64_t(i) * plane_pitch + at + begin, tiling.pitch[2]);
+    };
+    // Of two phases, each is picked out as fast as both are separated.
+    if (step == 2 || whole_begin == whole_end) {
+      for (std::size_t i = 0; i < planes.size(); ++i) part(i, 0, extent);
+      return;
+    }
+    std::array<Compute*, largest_interleave> targets{};
+    for (std::size_t i = 0; i < planes.size(); ++i)
+      targets[std::size_t(planes[i][2])] = tile + int64_t(i) * plane_pitch + at + whole_begin;
+    kernels.load_phases(tensor.dtype, rows_begin + (offset + (q0 + whole_begin) * step - padding) * element,
+                        plan.stride[2], step, plan.valid(2), whole_end - whole_begin, targets.data(),
+                        tiling.pitch[2]);
+    for (std::size_t i = 0; i < planes.size(); ++i) {
+      part(i, 0, whole_begin);
+      part(i, whole_end, extent);
+    }
+  };
+  for_each_stack(plan, tiling,
+                 ChannelRange{rows_begin + first_begin * element, element, tensor.strides[1], channels,
+                              tensor.sizes[1] - first_channel},
+                 channel_pitch, zero, load);
+  return true;
+}
+
+}  // namespace
+
+template <class Compute>
+void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std::vector<Extents>& planes,
+                 const Tiling& tiling, const Box& box, int64_t first_channel, int64_t channels, Compute* tile,
+                 int64_t plane_pitch, int64_t channel_pitch) {
+  const bool rows = tiling.dim[3] == 3 && tensor.strides[4] == 1 && stepping.step[2] <= largest_interleave;
+  for (std::size_t first = 0, last; first < planes.size(); first = last) {
+    for (last = first + 1; last < planes.size(); ++last)
+      if (planes[last][0] != planes[first][0] || planes[last][1] != planes[first][1]) break;
+    const std::span<const Extents> group(planes.data() + first, last - first);
+    Compute* to = tile + int64_t(first) * plane_pitch;
+    if (rows && group.size() > 1 &&
+        load_row_phases(tensor, stepping, group, tiling, box, first_channel, channels, to, plane_pitch,
+                        channel_pitch))
+      continue;
+    for (std::size_t i = 0; i < group.size(); ++i)
+      load_plane(PlaneView{&tensor, &stepping, group[i]}, tiling, box, Fill::widened, first_channel, channels,
+                 to + int64_t(i) * plane_pitch, channel_pitch);
+  }
+}
+
 template void load_plane<float>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, float*,
                                 int64_t);
 template void load_plane<double>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, double*,
                                  int64_t);
+
+template void load_planes<float>(const ConstTensor&, const Stepping&, const std::vector<Extents>&, const Tiling&,
+                                 const Box&, int64_t, int64_t, float*, int64_t, int64_t);
+template void load_planes<double>(const ConstTensor&, const Stepping&, const std::vector<Extents>&, const Tiling&,
+                                  const Box&, int64_t, int64_t, double*, int64_t, int64_t);
 
 }  // namespace tconv::cpu

@@ -10,9 +10,6 @@ using std::int64_t;
 
 namespace {
 
-// Strides up to this are interleaved, from pointers on the stack; larger ones are scattered.
-constexpr int64_t largest_interleave = 64;
-
 /// The positions of dimension d (tensor order, spatial) that a box of q owns.
 Range owned(const Stepping& stepping, int d, int64_t q_begin, int64_t q_count, int64_t size) {
   const int64_t step = stepping.step[d], padding = stepping.padding[d];
@@ -36,13 +33,14 @@ struct Store {
   const bool same_type = target.dtype == (sizeof(Compute) == 8 ? DType::f64 : DType::f32);
 
   mutable int64_t filled_for = -1;  // the channel whose bias the row buffer holds
+  mutable PendingStream<Compute> pending{};
 
   Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
 
   /// A finished piece of a row.
   void write(const Compute* row, int64_t count, char* out) const {
     if (same_type && tile.streaming)
-      kernels.stream(row, count, reinterpret_cast<Compute*>(out));
+      kernels.stream(pending, row, count, reinterpret_cast<Compute*>(out));
     else
       kernels.store(target.dtype, row, count, out);
   }
@@ -266,7 +264,7 @@ void store_box(const SumTile<Compute>& tile, const PhaseSlots& slots, const Step
                                stepping.step[2] <= largest_interleave;
   if (contiguous_rows) {
     store.rows(first_channel);
-    if (tile.streaming) row_kernels<Compute>().fence();
+    if (tile.streaming) store.kernels.end_stream(store.pending);
   } else {
     store.phases(first_channel);
   }

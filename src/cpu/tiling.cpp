@@ -14,7 +14,7 @@ constexpr double cycles_per_multiply_add = 0.5;  // of a vector
 constexpr double contiguous_element = 0.5;       // moved between a tensor and a tile
 constexpr double transposed_element = 1.0;  // the same, where the tile's innermost dimension is not the tensor's
 constexpr double scattered_element = 2.0;   // the same, and too far apart for vectors
-constexpr double row_start = 40;            // a row of a tensor begins on a line, and often a page, of its own
+constexpr double row_start = 15;            // a row of a tensor begins on a line, and often a page, of its own
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -29,15 +29,20 @@ void lay_out(Tiling& t, const TileCosts& costs) {
   t.plane_elements = pitch;
   t.run_count = 1;
   for (int d = 0; d < t.run_from; ++d) t.run_count *= t.extent[d];
-  t.run_pitch = round_up(run_length(t, Box{.begin = {}, .extent = t.extent}), costs.lanes);
+  t.run_pitch = round_up(run_length(t, Box{.begin = {}, .extent = t.extent}), costs.column_unit);
 }
 
-/// Extents of about `columns` positions, inner dimensions first, each dimension cut into equal parts; the
-/// innermost one at most `longest_row`.
-void choose_extents(Tiling& t, int64_t columns, int64_t longest_row) {
+/// The longest extents of the innermost two dimensions that a tiling may have.
+struct Longest {
+  int64_t row;
+  int64_t stack;  // of rows
+};
+
+/// Extents of about `columns` positions, inner dimensions first, each dimension cut into equal parts.
+void choose_extents(Tiling& t, int64_t columns, const Longest& longest) {
   for (int d = 3; d >= 0; --d) {
-    const int64_t largest = std::max<int64_t>(d == 3 ? std::min(columns, longest_row) : columns, 1);
-    const int64_t parts = ceil_div(t.count[d], largest);
+    const int64_t limit = d == 3 ? longest.row : d == 2 ? longest.stack : columns;
+    const int64_t parts = ceil_div(t.count[d], std::max<int64_t>(std::min(columns, limit), 1));
     t.extent[d] = ceil_div(t.count[d], parts);
     columns /= t.extent[d];
   }
@@ -53,11 +58,10 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
     widened *= double(real_extent(d));
     if (d < t.run_from) useful *= grid.useful_taps[t.dim[d]];
   }
-  const int64_t vectors = t.run_pitch / costs.lanes;
-  const int64_t calls = ceil_div(vectors, costs.vectors);
-  // A narrow kernel loads as many weights as a wide one.
+  const int64_t units = t.run_pitch / costs.column_unit;
+  const int64_t calls = ceil_div(units, costs.units);
   const double per_run =
-      (double(vectors) + 0.35 * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
+      (double(units) + costs.call_units * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
   const bool transposed = t.dim[3] == batch_dim && grid.count[batch_dim] > 1;
   const auto moved = [&](bool strided) {
     if (!transposed) return contiguous_element;
@@ -93,11 +97,15 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
       t.lowest_offset[d] = grid.lowest_offset[order[d]];
       t.reach[d] = grid.highest_offset[order[d]] - grid.lowest_offset[order[d]];
     }
-    // Short rows leave room for more of them, which then share what the taps reach beyond them.
-    for (const int64_t longest_row : {costs.wanted_columns, 8 * costs.lanes, 2 * costs.lanes})
+    // Short rows leave room for more of them, and short stacks for more of those, which then share what the taps
+    // reach beyond them.
+    const int64_t all = costs.wanted_columns;
+    for (const Longest& longest : {Longest{all, all}, Longest{8 * costs.lanes, all}, Longest{2 * costs.lanes, all},
+                                   Longest{8 * costs.lanes, 4}, Longest{2 * costs.lanes, 4}}) {
+      if (longest.stack < all && t.count[1] == 1) continue;
       for (t.run_from = 0; t.run_from < 4; ++t.run_from) {
         for (int64_t columns = costs.wanted_columns;; columns /= 2) {
-          choose_extents(t, columns, longest_row);
+          choose_extents(t, columns, longest);
           lay_out(t, costs);
           const double bytes = double(t.plane_elements) * costs.source_bytes_per_position +
                                double(t.columns()) * costs.sum_bytes_per_position;
@@ -109,6 +117,7 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
         t.cost = cost_per_position(t, grid, costs);
         if (best.cost == 0 || t.cost < best.cost) best = t;
       }
+    }
   }
   return best;
 }

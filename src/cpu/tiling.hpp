@@ -37,7 +37,9 @@ struct TileCosts {
   bool source_is_strided = false;  // neighbours along the width are not neighbours in the tensor
   bool sums_are_strided = false;
   std::int64_t lanes = 1;
-  std::int64_t vectors = 1;              // of the usual kernel
+  std::int64_t column_unit = 1;          // runs are computed in whole units: vectors of columns, or single ones
+  std::int64_t units = 1;                // of one call of the usual kernel
+  double call_units = 0.35;              // what else a call costs, in units: a narrow kernel loads as many weights
   std::int64_t cache_bytes = 0;          // for the source and the sums of one tile
   double source_bytes_per_position = 0;  // of the widened tile
   double sum_bytes_per_position = 0;

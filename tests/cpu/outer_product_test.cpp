@@ -28,7 +28,7 @@ void check_all(double tolerance) {
       ++kernels_seen;
       const std::int64_t columns = vectors * kernels.lanes, channels = 3, stride = columns + 9,
                          pitch = columns + 5;
-      const std::vector<TapOffset> taps{{4, 2}, {0, 0}, {7, 1}};
+      const std::vector<TapOffset> taps{{4, 2 * channels}, {0, 0}, {7, channels}};
       const std::vector<T> weight = fill(std::size_t(3 * channels * rows)),
                            source = fill(std::size_t(channels * stride + 8));
       const std::vector<T> start = fill(std::size_t(rows));
@@ -54,7 +54,7 @@ void check_all(double tolerance) {
             double expected = accumulate ? before[at] : start[std::size_t(row)];
             for (const TapOffset& tap : taps)
               for (std::int64_t c = 0; c < channels; ++c)
-                expected += double(weight[std::size_t((tap.index * channels + c) * rows + row)]) *
+                expected += double(weight[std::size_t((tap.weight + c) * rows + row)]) *
                             double(source[std::size_t(tap.source + c * stride + column)]);
             EXPECT_NEAR(sums[at], expected, tolerance) << rows << " x " << vectors;
           }

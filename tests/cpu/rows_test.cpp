@@ -68,6 +68,33 @@ TYPED_TEST(Rows, LoadRowsPadsWithZeros) {
     }
 }
 
+TYPED_TEST(Rows, LoadPhasesSeparatesThem) {
+  for (DType dtype : dtypes<TypeParam>())
+    for (std::int64_t step = 1; step <= 13; ++step)
+      for (std::int64_t count : {0, 1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 53})
+        for (std::int64_t missing : {std::int64_t(-1), step / 2}) {
+          const std::int64_t rows = 2, row_stride = count * step + 3, pitch = count + 1;
+          const std::vector<char> source = elements(dtype, row_stride + count * step, std::uint64_t(count + step));
+          std::vector<std::vector<TypeParam>> phases(std::size_t(step),
+                                                     std::vector<TypeParam>(std::size_t(rows * pitch), untouched));
+          std::vector<TypeParam*> targets;
+          for (std::int64_t r = 0; r < step; ++r)
+            targets.push_back(r == missing ? nullptr : phases[std::size_t(r)].data());
+          row_kernels<TypeParam>().load_phases(dtype, source.data(), row_stride, step, rows, count, targets.data(),
+                                               pitch);
+          for (std::int64_t r = 0; r < step; ++r)
+            for (std::int64_t row = 0; row < rows; ++row)
+              for (std::int64_t j = 0; j < pitch; ++j) {
+                const bool loaded = r != missing && j < count;
+                const double expected =
+                    loaded ? testing_support::load_element(dtype, source.data(), row * row_stride + j * step + r)
+                           : double(untouched);
+                ASSERT_EQ(double(phases[std::size_t(r)][std::size_t(row * pitch + j)]), expected)
+                    << to_string(dtype) << " step " << step << " count " << count << " phase " << r;
+              }
+        }
+}
+
 TYPED_TEST(Rows, StoreRounds) {
   for (DType dtype : dtypes<TypeParam>())
     for (std::int64_t count = 1; count <= 70; ++count) {
@@ -82,24 +109,31 @@ TYPED_TEST(Rows, StoreRounds) {
     }
 }
 
-TYPED_TEST(Rows, StreamWritesTheRowAndNothingElse) {
+TYPED_TEST(Rows, StreamWritesTheRowsAndNothingElse) {
   for (std::int64_t offset = 0; offset < 18; ++offset)
-    for (std::int64_t count = 0; count <= 70; ++count) {
-      std::vector<TypeParam> row(static_cast<std::size_t>(count)),
-          target(std::size_t(offset + count + 1), untouched);
-      for (std::int64_t j = 0; j < count; ++j) row[std::size_t(j)] = TypeParam(j + 1);
-      row_kernels<TypeParam>().stream(row.data(), count, target.data() + offset);
-      row_kernels<TypeParam>().fence();
-      for (std::int64_t j = 0; j < offset + count + 1; ++j) {
-        const bool inside = j >= offset && j < offset + count;
-        ASSERT_EQ(target[std::size_t(j)], inside ? TypeParam(j - offset + 1) : TypeParam(untouched));
+    for (std::int64_t count = 0; count <= 70; ++count)
+      for (std::int64_t gap : {0, 1, 16}) {  // between rows: none, so that they share a line, or some
+        const std::int64_t rows = 3, pitch = count + gap;
+        std::vector<TypeParam> row(static_cast<std::size_t>(count)),
+            target(std::size_t(offset + rows * pitch + 1), untouched);
+        PendingStream<TypeParam> pending{};
+        for (std::int64_t r = 0; r < rows; ++r) {
+          for (std::int64_t j = 0; j < count; ++j) row[std::size_t(j)] = TypeParam(100 * r + j + 1);
+          row_kernels<TypeParam>().stream(pending, row.data(), count, target.data() + offset + r * pitch);
+        }
+        row_kernels<TypeParam>().end_stream(pending);
+        for (std::int64_t at = 0; at < std::int64_t(target.size()); ++at) {
+          const std::int64_t r = at < offset || pitch == 0 ? rows : (at - offset) / pitch;
+          const std::int64_t j = r < rows ? (at - offset) % pitch : count;
+          ASSERT_EQ(target[std::size_t(at)], j < count ? TypeParam(100 * r + j + 1) : TypeParam(untouched))
+              << "offset " << offset << " count " << count << " gap " << gap;
+        }
       }
-    }
 }
 
 TYPED_TEST(Rows, TransposesBothWays) {
   for (DType dtype : dtypes<TypeParam>())
-    for (std::int64_t a : {1, 3, 4, 17, 21})
+    for (std::int64_t a : {1, 3, 4, 8, 13, 17, 29, 36})
       for (std::int64_t b : {1, 2, 4, 19, 35})
         for (std::int64_t dense : {1, 2}) {  // stride of b
           const std::int64_t stride_a = b * dense + 3, pitch = a + 5;

@@ -31,7 +31,8 @@ TileCosts random_costs(testing_support::Random& random) {
   costs.source_elements = double(random.integer(1, 1000));
   costs.sum_elements = double(random.integer(1, 1000));
   costs.lanes = random.pick({1, 4, 8, 16});
-  costs.vectors = random.integer(1, 8);
+  costs.column_unit = random.pick({std::int64_t(1), costs.lanes});
+  costs.units = random.integer(1, 8);
   costs.cache_bytes = random.integer(1000, 1000000);
   costs.source_bytes_per_position = 4 * costs.source_elements;
   costs.sum_bytes_per_position = 4 * costs.sum_elements;
@@ -92,7 +93,7 @@ TEST(Tiling, EveryPositionHasItsOwnColumnAndRoomInThePlane) {
             EXPECT_LT(column, tiling.columns());
             EXPECT_LT(widened, tiling.plane_elements);
           }
-    EXPECT_EQ(tiling.run_pitch % costs.lanes, 0);
+    EXPECT_EQ(tiling.run_pitch % costs.column_unit, 0);
     EXPECT_GE(tiling.run_pitch, run_length(tiling, Box{.begin = {}, .extent = tiling.extent}));
   }
 }
@@ -104,7 +105,8 @@ TEST(Tiling, PutsTheBatchInsideWhereASampleHasOnePosition) {
   costs.multiply_adds = 1e5;
   costs.source_elements = costs.sum_elements = 100;
   costs.lanes = 16;
-  costs.vectors = 3;
+  costs.column_unit = 16;
+  costs.units = 3;
   costs.cache_bytes = 1 << 20;
   costs.source_bytes_per_position = costs.sum_bytes_per_position = 400;
   const Tiling tiling = choose_tiling(grid, costs);

@@ -9,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "cpu/kernels/outer_product.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which includes this file once per instruction set.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -36,12 +37,15 @@ void AddOuterProducts(const OuterProduct<T>& p) {
 #pragma GCC unroll 8
   for (int row = 0; row < rows; ++row)
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v)
-      sum[row][v] = p.start ? hn::Set(d, p.start[row]) : hn::LoadU(d, p.sums + row * p.row_pitch + v * lanes);
+    for (int v = 0; v < vectors; ++v) sum[row][v] = p.start ? hn::Set(d, p.start[row]) : hn::Zero(d);
+  // Sums to add to are needed at the end only: until then they can come from however far away.
+  if (!p.start)
+    for (int row = 0; row < rows; ++row)
+      for (int v = 0; v < vectors; ++v) hwy::Prefetch(p.sums + row * p.row_pitch + v * lanes);
 
   for (std::int64_t t = 0; t < p.tap_count; ++t) {
     const T* HWY_RESTRICT source = p.source + p.taps[t].source;
-    const T* HWY_RESTRICT weight = p.weight + p.taps[t].index * p.channels * rows;
+    const T* HWY_RESTRICT weight = p.weight + p.taps[t].weight * rows;
     for (std::int64_t c = p.channels; c != 0; --c) {
       V x[vectors];
 #pragma GCC unroll 8
@@ -63,7 +67,11 @@ void AddOuterProducts(const OuterProduct<T>& p) {
 #pragma GCC unroll 8
   for (int row = 0; row < rows; ++row)
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) hn::StoreU(sum[row][v], d, p.sums + row * p.row_pitch + v * lanes);
+    for (int v = 0; v < vectors; ++v) {
+      T* sums = p.sums + row * p.row_pitch + v * lanes;
+      if (!p.start) sum[row][v] = hn::Add(hn::LoadU(d, sums), sum[row][v]);
+      hn::StoreU(sum[row][v], d, sums);
+    }
 }
 
 // Register tiles: sums, one vector of source per column vector and one weight must fit the register file,

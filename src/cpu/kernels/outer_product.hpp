@@ -1,7 +1,7 @@
 // The microkernel of forward and grad-input: a register tile of `rows` × `vectors` sums, to which every
 // (tap, channel) adds the outer product of a column of packed weights and a run of source positions.
 //
-//   sum[row][column] += weight[tap][channel][row] · source[tap.source + channel·channel_stride + column]
+//   sum[row][column] += weight[tap.weight + channel][row] · source[tap.source + channel·channel_stride + column]
 //
 // A tap is a shift of the source pointer, so one tile of source serves all taps.
 #pragma once
@@ -12,12 +12,12 @@ namespace tconv::cpu {
 
 struct TapOffset {
   std::int64_t source;  // elements from OuterProduct::source
-  std::int64_t index;   // of the tap in OuterProduct::weight
+  std::int64_t weight;  // columns from OuterProduct::weight
 };
 
 template <class T>
 struct OuterProduct {
-  const T* weight;  // [tap][channel][row], as many rows as the kernel has
+  const T* weight;  // columns of as many rows as the kernel has
   const T* source;
   std::int64_t channel_stride;  // of the source
   std::int64_t channels;

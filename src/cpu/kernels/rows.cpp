@@ -117,22 +117,53 @@ void LoadRows(DType dtype, const void* source, std::int64_t row_stride, std::int
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// out[j · out_pitch + i] = in[i · in_pitch + j] for i, j < 4.
-HWY_INLINE void Transpose4x4(const float* in, std::int64_t in_pitch, float* out, std::int64_t out_pitch) {
-  const hn::CappedTag<float, 4> d;
-  const hn::Repartition<double, decltype(d)> pairs;
-  const auto a = hn::LoadU(d, in), b = hn::LoadU(d, in + in_pitch);
-  const auto c = hn::LoadU(d, in + 2 * in_pitch), e = hn::LoadU(d, in + 3 * in_pitch);
+/// Four neighbouring elements of each of a vector's worth of rows: block b of the result is row b · 4 · in_pitch.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* in, std::int64_t in_pitch) {
+  constexpr int blocks = hn::MaxLanes(D()) / 4;
+  auto v = hn::LoadDup128(d, in + (blocks - 1) * 4 * in_pitch);
+#pragma GCC unroll 4
+  for (int block = blocks - 2; block >= 0; --block)
+    v = hn::IfThenElse(hn::FirstN(d, std::size_t(block + 1) * 4), hn::LoadDup128(d, in + block * 4 * in_pitch), v);
+  return v;
+}
+
+/// out[j][i] = in[i · in_pitch + j] for as many i as D has lanes and j < 4: each block of four lanes transposes
+/// four rows of its own, and the blocks of a result are neighbours.
+template <class D, class Out>
+HWY_INLINE void TransposeBlock(D d, const float* in, std::int64_t in_pitch, const Out& out) {
+  const hn::Repartition<double, D> pairs;
+  const auto a = LoadBlocks(d, in, in_pitch), b = LoadBlocks(d, in + in_pitch, in_pitch);
+  const auto c = LoadBlocks(d, in + 2 * in_pitch, in_pitch), e = LoadBlocks(d, in + 3 * in_pitch, in_pitch);
   const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b)),
              ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
   const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e)),
              ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low)), d, out);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low)), d, out + out_pitch);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, out + 2 * out_pitch);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, out + 3 * out_pitch);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low)), d, out(0));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low)), d, out(1));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, out(2));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, out(3));
 }
 #endif
+
+/// Four columns of a matrix of rows: out(j)[i] = in[i · in_pitch + j] for i < count, j < 4. Returns how many i it
+/// did: whole blocks, the last of four rows.
+template <class Out>
+HWY_INLINE std::int64_t TransposeColumns([[maybe_unused]] const float* in, [[maybe_unused]] std::int64_t in_pitch,
+                                         [[maybe_unused]] std::int64_t count, [[maybe_unused]] const Out& out) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const auto blocks_of = [&](auto d) {
+    constexpr std::int64_t lanes = hn::MaxLanes(decltype(d)());
+    for (; i + lanes <= count; i += lanes)
+      TransposeBlock(d, in + i * in_pitch, in_pitch, [&](int j) { return out(j) + i; });
+  };
+  blocks_of(hn::ScalableTag<float>());
+  blocks_of(hn::CappedTag<float, 8>());
+  blocks_of(hn::CappedTag<float, 4>());
+#endif
+  return i;
+}
 
 /// out[j · out_pitch + i] = in[i · in_pitch + j · in_stride], with conversion. Goes by blocks, so that the strided
 /// side of a block stays in the first-level cache.
@@ -141,25 +172,69 @@ HWY_INLINE void Transpose(const In* in, std::int64_t in_pitch, std::int64_t in_s
                           std::int64_t count_j, Out* out, std::int64_t out_pitch, std::int64_t out_stride,
                           const Convert& convert) {
   constexpr std::int64_t block = 16;
-  for (std::int64_t j0 = 0; j0 < count_j; j0 += block) {
-    const std::int64_t j1 = HWY_MIN(j0 + block, count_j);
-    std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-    if constexpr (std::is_same_v<In, float> && std::is_same_v<Out, float>) {
+  for (std::int64_t i0 = 0; i0 < count_i; i0 += block) {
+    const std::int64_t i1 = HWY_MIN(i0 + block, count_i);
+    std::int64_t j = 0;
+    if constexpr (std::is_same_v<In, float> && std::is_same_v<Out, float>)
       if (in_stride == 1 && out_stride == 1)
-        for (; i + 4 <= count_i; i += 4) {
-          std::int64_t j = j0;
-          for (; j + 4 <= j1; j += 4)
-            Transpose4x4(in + i * in_pitch + j, in_pitch, out + j * out_pitch + i, out_pitch);
-          for (; j < j1; ++j)
-            for (int k = 0; k < 4; ++k) out[j * out_pitch + i + k] = in[(i + k) * in_pitch + j];
+        for (; j + 4 <= count_j; j += 4) {
+          const auto column = [&](int k) { return out + (j + k) * out_pitch + i0; };
+          const float* from = in + i0 * in_pitch + j;
+          for (std::int64_t i = TransposeColumns(from, in_pitch, i1 - i0, column); i < i1 - i0; ++i)
+            for (int k = 0; k < 4; ++k) column(k)[i] = from[i * in_pitch + k];
         }
-    }
-#endif
-    for (; i < count_i; ++i)
-      for (std::int64_t j = j0; j < j1; ++j)
+    for (; j < count_j; ++j)
+      for (std::int64_t i = i0; i < i1; ++i)
         out[j * out_pitch + i * out_stride] = convert(in[i * in_pitch + j * in_stride]);
   }
+}
+
+/// targets[r][j] = source[j · step + r]: the transpose of a matrix whose rows are `step` long.
+HWY_INLINE void SplitPhases(const float* source, std::int64_t step, std::int64_t count, float* const* targets,
+                            std::int64_t offset) {
+  std::int64_t r = 0, j = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if (step == 3) {
+    const hn::ScalableTag<float> d;
+    const std::int64_t lanes = hn::Lanes(d);
+    for (; j + lanes <= count; j += lanes) {
+      hn::Vec<decltype(d)> a, b, c;
+      hn::LoadInterleaved3(d, source + j * step, a, b, c);
+      hn::StoreU(a, d, targets[0] + offset + j);
+      hn::StoreU(b, d, targets[1] + offset + j);
+      hn::StoreU(c, d, targets[2] + offset + j);
+    }
+  }
+#endif
+  for (; r + 4 <= step; r += 4) {
+    const auto target = [&](int k) { return targets[r + k] + offset; };
+    for (j = TransposeColumns(source + r, step, count, target); j < count; ++j)
+      for (int k = 0; k < 4; ++k) target(k)[j] = source[j * step + r + k];
+    j = 0;
+  }
+  for (; r < step; ++r)
+    for (std::int64_t i = j; i < count; ++i) targets[r][offset + i] = source[i * step + r];
+}
+
+template <class Compute>
+void LoadPhases(DType dtype, const void* source, std::int64_t row_stride, std::int64_t step, std::int64_t rows,
+                std::int64_t count, Compute* const* targets, std::int64_t tile_pitch) {
+  with_storage<Compute>(dtype, [&](auto storage) {
+    using Storage = decltype(storage);
+    bool all = step > 2;  // of two phases, each is picked out as fast as both are separated
+    for (std::int64_t r = 0; r < step; ++r) all = all && targets[r] != nullptr;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const Storage* from = static_cast<const Storage*>(source) + row * row_stride;
+      if constexpr (std::is_same_v<Storage, float>) {
+        if (all) {
+          SplitPhases(from, step, count, targets, row * tile_pitch);
+          continue;
+        }
+      }
+      for (std::int64_t r = 0; r < step; ++r)
+        if (targets[r]) LoadRow(from + r, step, count, targets[r] + row * tile_pitch);
+    }
+  });
 }
 
 template <class Compute>
@@ -192,17 +267,37 @@ void Store(DType dtype, const Compute* HWY_RESTRICT row, std::int64_t count, voi
 }
 
 template <class Compute>
-void StreamRow(const Compute* HWY_RESTRICT row, std::int64_t count, Compute* HWY_RESTRICT target) {
-  const hn::ScalableTag<Compute> d;
-  const std::int64_t lanes = hn::Lanes(d);
-  const std::int64_t misaligned = std::int64_t(reinterpret_cast<std::uintptr_t>(target) / sizeof(Compute)) % lanes;
-  std::int64_t j = 0;
-  for (const std::int64_t head = HWY_MIN(count, (lanes - misaligned) % lanes); j < head; ++j) target[j] = row[j];
-  for (; j + lanes <= count; j += lanes) hn::Stream(hn::LoadU(d, row + j), d, target + j);
-  for (; j < count; ++j) target[j] = row[j];
+HWY_INLINE void WritePending(PendingStream<Compute>& pending) {
+  for (std::int64_t j = 0; j < pending.count; ++j) pending.next[j - pending.count] = pending.elements[j];
+  pending.count = 0;
 }
 
-void Fence() {
+template <class Compute>
+void StreamRow(PendingStream<Compute>& pending, const Compute* HWY_RESTRICT row, std::int64_t count,
+               Compute* HWY_RESTRICT target) {
+  const hn::ScalableTag<Compute> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  if (pending.next != target) WritePending(pending);
+  std::int64_t j = 0;
+  if (pending.count > 0) {
+    for (; j < count && pending.count < lanes; ++j) pending.elements[pending.count++] = row[j];
+    if (pending.count == lanes) {
+      hn::Stream(hn::LoadU(d, pending.elements), d, target + j - lanes);
+      pending.count = 0;
+    }
+  } else {
+    const std::int64_t misaligned =
+        std::int64_t(reinterpret_cast<std::uintptr_t>(target) / sizeof(Compute)) % lanes;
+    for (const std::int64_t head = HWY_MIN(count, (lanes - misaligned) % lanes); j < head; ++j) target[j] = row[j];
+  }
+  for (; j + lanes <= count; j += lanes) hn::Stream(hn::LoadU(d, row + j), d, target + j);
+  for (; j < count; ++j) pending.elements[pending.count++] = row[j];
+  pending.next = target + count;
+}
+
+template <class Compute>
+void EndStream(PendingStream<Compute>& pending) {
+  WritePending(pending);
   hwy::FlushStream();
 }
 
@@ -289,10 +384,11 @@ template <class Compute>
 RowKernels<Compute> MakeTable() {
   return {.load = &Load<Compute>,
           .load_rows = &LoadRows<Compute>,
+          .load_phases = &LoadPhases<Compute>,
           .load_transposed = &LoadTransposed<Compute>,
           .store = &Store<Compute>,
           .stream = &StreamRow<Compute>,
-          .fence = &Fence,
+          .end_stream = &EndStream<Compute>,
           .store_transposed = &StoreTransposed<Compute>,
           .interleave = &Interleave<Compute>,
           .sum = &Sum<Compute>};

@@ -8,6 +8,17 @@
 
 namespace tconv::cpu {
 
+/// The last elements of a streamed row, less than a vector of them. Rows of a tensor often follow each other
+/// without a gap but begin in the middle of a line: written piece by piece, such a line would go through the
+/// caches.
+template <class Compute>
+struct PendingStream {
+  static constexpr int most = 64 / sizeof(Compute);
+  Compute elements[most];
+  std::int64_t count = 0;
+  Compute* next = nullptr;  // where the element after them belongs
+};
+
 /// Kernels of the instruction set in use; Compute is float (storage f32, f16, bf16) or double (f64).
 template <class Compute>
 struct RowKernels {
@@ -17,15 +28,20 @@ struct RowKernels {
   void (*load_rows)(DType dtype, const void* source, std::int64_t row_stride, std::int64_t stride,
                     std::int64_t rows, std::int64_t left, std::int64_t count, std::int64_t right, Compute* tile,
                     std::int64_t tile_pitch);
+  /// All phases of several rows: targets[r][row · tile_pitch + j] = source[row · row_stride + j · step + r] for
+  /// r < step; phases whose target is null are left out.
+  void (*load_phases)(DType dtype, const void* source, std::int64_t row_stride, std::int64_t step,
+                      std::int64_t rows, std::int64_t count, Compute* const* targets, std::int64_t tile_pitch);
   /// tile[b · tile_pitch + a] = source[a · stride_a + b · stride_b]; made for stride_b = 1
   void (*load_transposed)(DType dtype, const void* source, std::int64_t stride_a, std::int64_t stride_b,
                           std::int64_t count_a, std::int64_t count_b, Compute* tile, std::int64_t tile_pitch);
   /// target[j] = row[j]
   void (*store)(DType dtype, const Compute* row, std::int64_t count, void* target);
-  /// target[j] = row[j], past the caches: for targets too large to be found there again. Call fence() before
-  /// another thread may read them.
-  void (*stream)(const Compute* row, std::int64_t count, Compute* target);
-  void (*fence)();
+  /// target[j] = row[j], past the caches: for targets too large to be found there again. The end of a row that
+  /// does not fill a vector waits in `pending` for a row that continues it; end_stream() writes what still waits,
+  /// and must be called before another thread may read the targets.
+  void (*stream)(PendingStream<Compute>& pending, const Compute* row, std::int64_t count, Compute* target);
+  void (*end_stream)(PendingStream<Compute>& pending);
   /// target[a · stride_a + b · stride_b] = tile[b · tile_pitch + a]; made for stride_b = 1
   void (*store_transposed)(DType dtype, const Compute* tile, std::int64_t tile_pitch, std::int64_t count_a,
                            std::int64_t count_b, void* target, std::int64_t stride_a, std::int64_t stride_b);
