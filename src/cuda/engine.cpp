@@ -7,6 +7,7 @@
 
 #include "cuda/codegen.hpp"
 #include "cuda/direct_launch.hpp"
+#include "cuda/heuristics/shape_class.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/runtime/kernel.hpp"
@@ -267,8 +268,8 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     if (known == access) return *gemm;
   const State& s = *state_;
   const bool warpgroup = s.family == Family::warpgroup;
-  const auto choices =
-      (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows, shape_, access, s.limits);
+  const auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(
+      s.geometry, s.math, s.rows, shape_class(s.layer, shape_), access, s.limits);
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
