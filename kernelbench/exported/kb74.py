@@ -228,7 +228,9 @@ constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ?
 /// Columns of one box, and how far the next box along the width is away.
 constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
-  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / 4 * 4 : c.box.w;
+  // Boxes start where copies of x may start.
+  const int step = max_of(4, c.x_vector);
+  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
 }
 
 // Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
@@ -2928,7 +2930,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_a76a057c6a7b_sm{architecture}",
+        name=f"tconv_kb74_4b2b25bb1118_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],
