@@ -4,7 +4,9 @@
 #   make run      build, then verify and time the four mission layers on this machine
 #   make test     build, then run all tests, those of the PyTorch front end in a virtual environment
 #   make test-gpu  build, then run what takes a GPU to test; fails where there is none
+#   make exported  write the exported layers under kernelbench/ again
 #   make bench-cpu  time tconv beside PyTorch on this machine's CPU, all problems, with a table, JSON and a plot
+#   make bench-gpu  the same on the GPU
 #   make install  build, then install (PREFIX=/usr/local)
 #   make format   lay out the sources with clang-format
 
@@ -17,7 +19,7 @@ CTEST_FLAGS ?=
 packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
 sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc')
 
-.PHONY: all run test test-gpu bench-cpu build install packages format check-format check-python check-address check-thread clean
+.PHONY: all run test test-gpu exported bench-cpu bench-gpu build install packages format check-format check-python check-address check-thread clean
 .DEFAULT_GOAL := all
 all: build
 
@@ -37,6 +39,12 @@ test: build
 	  ctest --test-dir $(BUILD) --output-on-failure --no-tests=error -j $(JOBS) $(CTEST_FLAGS)
 	@WERROR=$(WERROR) scripts/test-pytorch.sh
 
+# A test holds these against what `tconv export` writes.
+exported: build
+	@for problem in kb64 kb74 kb79 kb81; do \
+	  $(BUILD)/tconv export $$problem --precision tf32 --output kernelbench/exported/$$problem.py || exit; \
+	done
+
 test-gpu: build
 	@scripts/test-gpu.sh $(BUILD)
 
@@ -45,6 +53,12 @@ bench-cpu: packages
 	@.venv/bin/python -m pip --disable-pip-version-check --quiet install matplotlib
 	@.venv/bin/python bench/cpu.py --json bench/results/cpu.json
 	@.venv/bin/python bench/plot.py bench/results/cpu.json docs/images/cpu.svg
+
+bench-gpu: build
+	@scripts/python-environment.sh
+	@.venv/bin/python -m pip --disable-pip-version-check --quiet install matplotlib
+	@.venv/bin/python bench/gpu/bench.py --library $(BUILD)/libtconv.so --json bench/results/gpu.json
+	@.venv/bin/python bench/plot.py bench/results/gpu.json docs/images/gpu.svg
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)

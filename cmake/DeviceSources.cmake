@@ -1,10 +1,18 @@
-# The kernels' sources become strings of the library: they are compiled at run time, on the user's machine.
-file(GLOB_RECURSE TCONV_KERNELS CONFIGURE_DEPENDS src/cuda/kernels/*.cuh)
-set(TCONV_DEVICE_SOURCES ${PROJECT_BINARY_DIR}/generated/device_sources.cpp)
-add_custom_command(
-  OUTPUT ${TCONV_DEVICE_SOURCES}
-  COMMAND ${CMAKE_COMMAND} -DKERNELS=${PROJECT_SOURCE_DIR}/src/cuda/kernels -DOUTPUT=${TCONV_DEVICE_SOURCES} -P
-          ${PROJECT_SOURCE_DIR}/cmake/EmbedKernels.cmake
-  DEPENDS ${TCONV_KERNELS} ${PROJECT_SOURCE_DIR}/cmake/EmbedKernels.cmake
-  COMMENT "Embedding the device sources"
-  VERBATIM)
+# Texts that become strings of the library: the kernels' sources, which are compiled at run time on the user's
+# machine, and the frame of the files they are exported in.
+function(tconv_embed folder pattern function)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${folder}/${pattern})
+  set(output ${PROJECT_BINARY_DIR}/generated/${function}.cpp)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/EmbedTexts.cmake)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DFOLDER=${PROJECT_SOURCE_DIR}/${folder} -DPATTERN=${pattern} -DFUNCTION=${function}
+            -DOUTPUT=${output} -P ${script}
+    DEPENDS ${files} ${script}
+    COMMENT "Embedding ${folder}"
+    VERBATIM)
+  set(TCONV_DEVICE_SOURCES ${TCONV_DEVICE_SOURCES} ${output} PARENT_SCOPE)
+endfunction()
+
+tconv_embed(src/cuda/kernels *.cuh device_sources)
+tconv_embed(src/cuda/export *.in export_templates)

@@ -42,7 +42,7 @@ python_tests() {
 run() {
   case $1 in
     problems) section "benchmark problems" && "$check" problems ;;
-    sweep) section "random layers" && "$check" sweep "${TCONV_SWEEP:-1000}" 1 ;;
+    sweep) section "random layers" && "$check" sweep "${TCONV_SWEEP:-1000}" 1 && "$check" sweep 300 1 few ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;
     sanitize) sanitize memcheck && sanitize racecheck ;;

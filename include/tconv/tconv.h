@@ -115,6 +115,12 @@ TCONV_API tconv_status tconv_grad_weight(const tconv_binding* binding, const tco
 TCONV_API tconv_status tconv_grad_bias(const tconv_binding* binding, const tconv_tensor* gy,
                                        const tconv_tensor* gb, const tconv_run_options* options);
 
+/* The layer as a Python file with its CUDA kernels (tconv::export_layer). `name` and `constructor`, a list of
+ * parameters with commas between them, may be null. Writes at most *bytes bytes to `text`, which may be null where
+ * *bytes is 0, and sets *bytes to what the text with its final zero needs. */
+TCONV_API tconv_status tconv_export(const tconv_layer* layer, int64_t batch, const int64_t* input,
+                                    const char* name, const char* constructor, char* text, size_t* bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -244,6 +244,21 @@ class TCONV_API Binding {
 };
 
 // ---------------------------------------------------------------------------------------------
+// Export
+
+struct ExportOptions {
+  std::string name = "tconv_layer";        // of the compiled extension: letters, digits and _
+  std::string title{};                     // the first line of the file's text
+  std::vector<std::string> constructor{};  // parameters of the module, by name; empty: torch.nn.ConvTranspose*d's
+};
+
+/// The layer as the text of a Python file that holds its CUDA kernels and a module `ModelNew` around them. The
+/// file needs PyTorch and a CUDA toolkit, and nothing of tconv. Its kernels serve any batch and input; their tiles
+/// are chosen for the ones given. Needs no GPU.
+TCONV_API std::string export_layer(const Layer& layer, std::int64_t batch, const Extents& input,
+                                   const ExportOptions& options = {});
+
+// ---------------------------------------------------------------------------------------------
 // What is here
 
 struct DeviceInfo {

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from . import _autocast, _fake, _vmap, nn
 from .convert import Report, convert, revert
+from .export import export
 from .freeze import freeze, unfreeze
 from .functional import conv_transpose1d, conv_transpose2d, conv_transpose3d
 
@@ -22,6 +23,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "convert",
+    "export",
     "freeze",
     "nn",
     "revert",

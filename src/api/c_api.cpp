@@ -1,7 +1,9 @@
 // The C ABI: pointers and enumerations are checked, structs translated, exceptions turned into status codes.
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <sstream>
 
 #include "layer/layer.hpp"
 #include "tconv/tconv.h"
@@ -303,6 +305,27 @@ tconv_status tconv_grad_bias(const tconv_binding* binding, const tconv_tensor* g
   return guarded([&] {
     const Binding& b = required("binding", binding).binding;
     b.grad_bias(tensor_of("gy", gy), tensor_of("gb", gb), Options(options).get());
+  });
+}
+
+tconv_status tconv_export(const tconv_layer* layer, int64_t batch, const int64_t* input, const char* name,
+                          const char* constructor, char* text, size_t* bytes) {
+  return guarded([&] {
+    const Layer l = layer_of(layer);
+    validate(l);
+    ExportOptions options;
+    if (name != nullptr) options.name = name;
+    std::istringstream names(constructor != nullptr ? constructor : "");
+    for (std::string parameter; std::getline(names, parameter, ',');) options.constructor.push_back(parameter);
+    size_t& room = required("bytes", bytes);
+    if (room > 0) required("text", text);
+    const std::string all = export_layer(l, batch, extents_of("input", l.dims, input), options);
+    if (room > 0) {
+      const size_t copied = std::min(room - 1, all.size());
+      std::memcpy(text, all.data(), copied);
+      text[copied] = '\0';
+    }
+    room = all.size() + 1;
   });
 }
 

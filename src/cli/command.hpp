@@ -30,6 +30,7 @@ Command add_run(CommandLine& line);
 Command add_bench(CommandLine& line);
 Command add_explain(CommandLine& line);
 Command add_compile(CommandLine& line);
+Command add_export(CommandLine& line);
 Command add_info(CommandLine& line);
 
 }  // namespace tconv::cli

@@ -23,6 +23,7 @@ Examples:
   tconv bench --mission            the four problems tconv is held against
   tconv explain kb81               which taps feed which outputs, and what the layer must cost
   tconv compile --mission --arch sm_90a  kernels for a GPU, ahead of time
+  tconv export kb64 --output kb64.py   a layer as one Python file with its kernels
   tconv info                       engines and devices found
 
 'tconv help COMMAND' or 'tconv COMMAND --help' says more about a command.
@@ -38,8 +39,8 @@ int fail(int code, const char* message) {
 
 int main(int argc, char** argv) try {
   CommandLine line(about, footer, [] { return "tconv " + tconv::system_info().version; });
-  const std::vector<Command> commands = {add_run(line), add_bench(line), add_explain(line), add_compile(line),
-                                         add_info(line)};
+  const std::vector<Command> commands = {add_run(line),     add_bench(line),  add_explain(line),
+                                         add_compile(line), add_export(line), add_info(line)};
   std::string topic;
   line.add("help", "Explain a command").positional("command", topic, "The command to explain", "COMMAND");
   if (const auto code = line.parse(argc, argv)) return *code;

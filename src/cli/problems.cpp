@@ -53,6 +53,17 @@ class Fields {
     return object_[field];
   }
 
+  std::vector<std::string> texts(const char* field) const {
+    std::vector<std::string> result;
+    if (!object_.contains(field)) return result;
+    if (!object_[field].is_array()) refuse(field, "must be a list of strings");
+    for (const json& entry : object_[field]) {
+      if (!entry.is_string()) refuse(field, "must be a list of strings");
+      result.push_back(entry);
+    }
+    return result;
+  }
+
   bool flag(const char* field) const {
     if (!object_.contains(field)) return false;
     if (!object_[field].is_boolean()) refuse(field, "must be true or false");
@@ -134,6 +145,7 @@ Problem read_problem(const json& object, const std::string& source, std::size_t 
   layer.dilation = fields.extents("dilation", layer.dims, 1);
   problem.batch = fields.integer("batch", 1);
   problem.input = fields.extents("spatial", layer.dims);
+  problem.constructor = fields.texts("constructor");
   problem.pytorch_h200_ms = fields.numbers("pytorch_h200_ms");
   try {
     work(layer, problem.batch, problem.input);

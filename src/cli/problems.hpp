@@ -18,6 +18,7 @@ struct Problem {
   Layer layer;
   std::int64_t batch = 1;
   Extents input{1, 1, 1};
+  std::vector<std::string> constructor;  // parameters of the benchmark's module, by name; empty: PyTorch's
   std::map<std::string, double> pytorch_h200_ms;  // PyTorch's times on one H200, by configuration
 };
 

@@ -9,16 +9,11 @@ namespace tconv::cuda {
 namespace {
 
 using device::DirectConfig;
-using device::DirectParams;
 using device::Int3;
 using std::int64_t;
 
 Int3 int3(const Extents& e) {
   return {int(e[0]), int(e[1]), int(e[2])};
-}
-
-int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b < 0);
 }
 
 /// Strides of dimensions of size 1 are never stepped along.
@@ -137,45 +132,6 @@ std::optional<DirectConfig> rows_config(DirectConfig c, DType dtype, const Direc
   return c;
 }
 
-int64_t blocks_of_rows(const DirectConfig& c, int64_t out_h) {
-  if (c.rows == 0) return out_h;
-  const int64_t positions = (out_h - 1 + c.padding.h) / c.stride.h - c.padding.h / c.stride.h + 1;
-  return (positions + c.rows - 1) / c.rows;
-}
-
-/// How a warp covers a row with 2^bits lanes: one tile where the row fits.
-struct RowCut {
-  int64_t tiles, first_position, tile_positions;
-};
-
-RowCut cut_row(const DirectConfig& c, int vector, int64_t out, int bits) {
-  const int64_t stride = c.stride.w, padding = c.padding.w, positions = int64_t(c.positions) << bits;
-  if (!c.staged) return {(out + positions * stride - 1) / (positions * stride), 0, positions};
-  const int64_t most_skew = vector - 1;  // outputs of the first vector of a row that belong to the row before
-  const int64_t first = padding / stride / c.x_vector * c.x_vector, last = (out - 1 + padding) / stride;
-  if (first + positions > last && positions * stride >= out + most_skew) return {1, first, positions};
-  // A tile begins up to `most_skew` outputs before its share of the row's vectors.
-  const int64_t start = floor_div(floor_div(padding - most_skew, stride), c.x_vector) * c.x_vector;
-  const int64_t slack = floor_div(padding - 1, stride) + 1 - start;
-  const int64_t unit = std::lcm(vector / std::gcd(int64_t(vector), stride), int64_t(c.x_vector));
-  const int64_t share = (positions - slack) / unit * unit;
-  if (share <= 0) return {0, 0, 0};
-  return {(out + most_skew + share * stride - 1) / (share * stride), start, share};
-}
-
-/// The cut that leaves the fewest lanes idle; rows side by side fill a warp. Short tiles must save a quarter of
-/// them: their runs are short, too.
-void cut_rows(const DirectConfig& c, int vector, DirectParams& p) {
-  int64_t best = 0;
-  for (int bits = 5; bits >= 0; --bits) {
-    const RowCut cut = cut_row(c, vector, p.out.w, bits);
-    if (cut.tiles == 0 || (best != 0 && (cut.tiles << bits) * 4 > best * 3)) continue;
-    best = cut.tiles << bits;
-    p.tiles = int(cut.tiles), p.lane_bits = bits;
-    p.first_position = int(cut.first_position), p.tile_positions = int(cut.tile_positions);
-  }
-}
-
 }  // namespace
 
 bool is_dense(const ConstTensor& weight) {
@@ -230,35 +186,6 @@ std::optional<DirectConfig> direct_config(const Geometry& g, DType dtype, const 
   DirectConfig rows = layer;
   rows.channels_last = false;
   return rows_config(rows, dtype, access);
-}
-
-DirectParams direct_params(const DirectConfig& c, DType dtype, const Shape& shape) {
-  DirectParams p{};
-  p.in = int3(shape.input), p.out = int3(shape.output);
-  const int64_t row_blocks = blocks_of_rows(c, p.out.h);
-  p.row_blocks = int(row_blocks);
-  p.rows = shape.batch * p.out.d * row_blocks;
-  if (c.channels_last) {
-    const int64_t positions = (int64_t(p.out.w) - 1 + c.padding.w) / c.stride.w - c.padding.w / c.stride.w + 1;
-    p.tiles = int((positions + c.positions - 1) / c.positions);
-    p.items = p.rows * p.tiles;
-  } else {
-    cut_rows(c, 16 / int(size_of(dtype)), p);
-    p.rows *= int64_t(c.groups) * device::ceil_div(c.group_out, c.channels);
-    const int64_t rows_of_warp = 32 >> p.lane_bits;
-    p.items = (p.rows + rows_of_warp - 1) / rows_of_warp * p.tiles;
-  }
-  return p;
-}
-
-unsigned direct_blocks(const DirectConfig& c, const DirectParams& p, int multiprocessors) {
-  // Enough for every multiprocessor to be full several times over; more would only begin more often.
-  const int64_t most = int64_t(multiprocessors) * 32;
-  if (!c.channels_last) return unsigned(std::clamp<int64_t>((p.items + 7) / 8, 1, most));
-  const int64_t slabs = device::ceil_div(c.groups, c.slots * c.channels),
-                places = device::direct_threads / c.slots;
-  return unsigned(slabs *
-                  std::clamp<int64_t>((p.items + places - 1) / places, 1, std::max<int64_t>(most / slabs, 1)));
 }
 
 }  // namespace tconv::cuda

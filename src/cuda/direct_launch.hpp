@@ -1,10 +1,9 @@
-// The direct kernels on the host: which one serves a call, what a thread computes, how it is launched.
+// The direct kernels on the host: which one serves a call and what a thread computes.
 #pragma once
 
 #include <optional>
 
 #include "cuda/kernels/direct_config.cuh"
-#include "cuda/kernels/launch_params.cuh"
 #include "layer/layer.hpp"
 
 namespace tconv::cuda {
@@ -26,11 +25,5 @@ bool is_dense(const ConstTensor& weight);
 /// Nothing where a direct kernel would need too many registers: very large strides and kernels.
 std::optional<device::DirectConfig> direct_config(const Geometry& geometry, DType dtype,
                                                   const DirectAccess& access);
-
-/// Sizes and how the work is cut; pointers and strides are the caller's to fill in.
-device::DirectParams direct_params(const device::DirectConfig& config, DType dtype, const Shape& shape);
-
-unsigned direct_blocks(const device::DirectConfig& config, const device::DirectParams& params,
-                       int multiprocessors);
 
 }  // namespace tconv::cuda

@@ -7,8 +7,9 @@
 
 #include "cuda/codegen.hpp"
 #include "cuda/direct_launch.hpp"
+#include "cuda/heuristics/shape_class.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
-#include "cuda/kernels/launch_params.cuh"
+#include "cuda/kernels/launch_rules.cuh"
 #include "cuda/runtime/kernel.hpp"
 #include "cuda/runtime/nvrtc.hpp"
 
@@ -48,6 +49,10 @@ const char* name_of(Math math) {
 
 device::Strides5 strides_of(const ConstTensor& t) {
   return {t.strides[0], t.strides[1], t.strides[2], t.strides[3], t.strides[4]};
+}
+
+Int3 int3(const Extents& e) {
+  return {int(e[0]), int(e[1]), int(e[2])};
 }
 
 bool aligned(const void* pointer, std::size_t bytes) {
@@ -195,8 +200,7 @@ void pack_on_device(const State& s, const ConstTensor& weight, void* packed, voi
                                   .stride_h = weight.strides[3],
                                   .stride_w = weight.strides[4],
                                   .words = int64_t(s.packed_bytes() / 4)};
-  const int64_t blocks = std::clamp<int64_t>((params.words + 255) / 256, 1, s.device.multiprocessors * 16);
-  s.pack->launch(unsigned(blocks), 256, params, stream);
+  s.pack->launch(device::launch_of(params, s.device.multiprocessors), params, stream);
 }
 
 class CudaPlan final : public EnginePlan {
@@ -264,8 +268,8 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     if (known == access) return *gemm;
   const State& s = *state_;
   const bool warpgroup = s.family == Family::warpgroup;
-  const auto choices =
-      (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows, shape_, access, s.limits);
+  const auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(
+      s.geometry, s.math, s.rows, shape_class(s.layer, shape_), access, s.limits);
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
@@ -290,29 +294,12 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const GemmConfig& c = gemm.config;
   // Several images of one box are reached with 32 bits, too.
   if (c.images > 1 && std::abs(o.input->strides[0]) * c.images >= int64_t(1) << 31) return run_generic(o, options);
-  const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
-  const Int3 boxes = boxes_of(c, shape_);
-  const int64_t tiles = int64_t(c.types) * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w *
-                        ((shape_.batch + c.images - 1) / c.images);
-  const device::ForwardParams params{.x = o.input->data,
-                                     .weight = static_cast<const unsigned*>(packed),
-                                     .bias = o.bias ? o.bias->data : nullptr,
-                                     .y = o.output->data,
-                                     .xs = image_strides(*o.input),
-                                     .ys = image_strides(*o.output),
-                                     .in = int3(shape_.input),
-                                     .out = int3(shape_.output),
-                                     .batch = int(shape_.batch),
-                                     .boxes = boxes,
-                                     .tiles = int(tiles)};
-  if (c.teams) {
-    const unsigned threads = unsigned(device::warpgroup_size * (1 + c.teams));
-    gemm.kernel->launch(unsigned(warpgroup_grid(c, tiles, s.limits)), threads, params, options.stream);
-  } else {
-    const int64_t resident = int64_t(s.device.multiprocessors) * c.blocks_per_sm;
-    gemm.kernel->launch(unsigned(std::min(tiles, resident)), unsigned(device::threads_of(c)), params,
-                        options.stream);
-  }
+  device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
+  params.x = o.input->data, params.y = o.output->data;
+  params.weight = static_cast<const unsigned*>(packed);
+  params.bias = o.bias ? o.bias->data : nullptr;
+  params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
+  gemm.kernel->launch(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
 }
 
 void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {
@@ -321,13 +308,13 @@ void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const
   access.dense_weight = is_dense(*o.weight);
   const auto config = direct_config(s.geometry, s.layer.dtype, access);
   if (!config) return run_generic(o, options);
-  device::DirectParams params = direct_params(*config, s.layer.dtype, shape_);
+  device::DirectParams params = device::direct_params(*config, int(size_of(s.layer.dtype)), shape_.batch,
+                                                      int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.weight = o.weight->data, params.y = o.output->data;
   params.bias = o.bias ? o.bias->data : nullptr;
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output), params.ws = strides_of(*o.weight);
   direct_kernel(s, *config)
-      ->launch(direct_blocks(*config, params, s.device.multiprocessors), device::direct_threads, params,
-               options.stream);
+      ->launch(device::launch_of(*config, params, s.device.multiprocessors), params, options.stream);
 }
 
 void CudaBinding::run_generic(const Operands& o, const RunOptions& options) const {
@@ -347,11 +334,8 @@ void CudaBinding::run_generic(const Operands& o, const RunOptions& options) cons
                                      .out_d = out[0],
                                      .out_h = out[1],
                                      .out_w = out[2]};
-  constexpr int64_t threads = 256;
-  const int64_t outputs = shape_.batch * s.geometry.out_channels() * out[0] * out[1] * out[2];
-  const int64_t most = int64_t(s.device.multiprocessors) * 128;
-  generic_kernel(s)->launch(unsigned(std::clamp<int64_t>((outputs + threads - 1) / threads, 1, most)), threads,
-                            params, options.stream);
+  generic_kernel(s)->launch(device::launch_of(params, s.geometry.out_channels(), s.device.multiprocessors), params,
+                            options.stream);
 }
 
 void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& options) const {

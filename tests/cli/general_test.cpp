@@ -13,14 +13,14 @@ TEST(General, HelpIsPrintedForTheToolAndForEveryCommand) {
   EXPECT_EQ(tool({"--help"}).code, 0);
   EXPECT_EQ(tool({"help"}).out, tool({"--help"}).out);
   EXPECT_NE(tool({"help"}).out.find("Subcommands:"), std::string::npos);
-  for (const char* command : {"run", "bench", "explain", "compile", "info"}) {
+  for (const char* command : {"run", "bench", "explain", "compile", "export", "info"}) {
     const Outcome by_flag = tool({command, "--help"}), by_topic = tool({"help", command});
     EXPECT_EQ(by_flag.code, 0) << command;
     EXPECT_EQ(by_topic.code, 0) << command;
     EXPECT_EQ(by_flag.out, by_topic.out) << command;
     EXPECT_NE(by_flag.out.find(std::string("tconv ") + command), std::string::npos) << by_flag.out;
   }
-  for (const char* command : {"run", "bench", "explain", "compile"})
+  for (const char* command : {"run", "bench", "explain", "compile", "export"})
     EXPECT_NE(tool({command, "--help"}).out.find("Examples:"), std::string::npos) << command;
 }
 

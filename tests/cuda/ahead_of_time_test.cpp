@@ -44,6 +44,25 @@ TEST(AheadOfTime, CoversEveryAlignmentOfALengthAndItsNeighbours) {
     }
 }
 
+TEST(AheadOfTime, FiftyLengthsOfALayerAreCompiledOnceForEachAlignment) {
+  for (const std::string& architecture : {std::string("sm_80"), std::string("sm_90a")})
+    for (const auto& [dtype, alignments] : {std::pair(DType::f32, 2), std::pair(DType::f16, 3)})
+      for (const auto& [first, step] : {std::pair(33, 0), std::pair(800, 1), std::pair(20000, 200)}) {
+        Layer layer = layer_1d(512, 256, 16, 8);
+        layer.padding = {4}, layer.dtype = dtype, layer.precision = Precision::tf32;
+        DeviceProperties device = absent_device(architecture);
+        KernelRecord record;
+        device.record = &record;
+        const auto plan = make_plan(layer, device);
+        for (int i = 0; i < 50; ++i) plan->bind(shape_of(layer, 1, {first + (step ? i * step : i % 31)}));
+        const auto requests = record.requests();
+        EXPECT_LE(std::count_if(requests.begin(), requests.end(),
+                                [](const KernelRequest& r) { return r.entry == "forward"; }),
+                  alignments)
+            << "from " << first << " on " << architecture;
+      }
+}
+
 TEST(AheadOfTime, HoldsThePackingAndTheKernelForAnyStrides) {
   const auto requests = kernels_of(layer_1d(64, 64, 4, 2), 4, {20000}, absent_device("sm_80"));
   EXPECT_TRUE(any_has(requests, "#include \"pack.cuh\""));

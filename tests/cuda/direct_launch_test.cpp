@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <random>
 
+#include "cuda/kernels/launch_rules.cuh"
+
 namespace tconv::cuda {
 namespace {
 
@@ -62,7 +64,9 @@ TEST(DirectLaunch, TilesCoverEveryRowOnce) {
     shape.output = {1 + int(rng() % 5), 1 + int(rng() % 40), 1 + int(rng() % (rng() % 2 ? 40 : 3000))};
     const int vector = config->y_vector;
     if (!config->staged) shape.output[2] = (shape.output[2] + vector - 1) / vector * vector;
-    const DirectParams p = direct_params(*config, dtype, shape);
+    const auto int3 = [](const Extents& e) { return device::Int3{int(e[0]), int(e[1]), int(e[2])}; };
+    const DirectParams p =
+        device::direct_params(*config, int(size_of(dtype)), shape.batch, int3(shape.input), int3(shape.output));
     const int most_skew = config->staged ? vector - 1 : 0;
     for (int skew = 0; skew <= most_skew; ++skew)
       ASSERT_NO_FATAL_FAILURE(check_row(*config, p, vector, skew)) << "layer " << i;

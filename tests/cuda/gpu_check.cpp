@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* usage =
     "usage: gpu_check problems [NAME...]        every problem, precision and layout against float64\n"
-    "       gpu_check sweep COUNT SEED          random layers against the oracle\n"
+    "       gpu_check sweep COUNT SEED [few]    random layers against the oracle; few: of few channels per group\n"
     "       gpu_check families                  small layers that touch every kernel family\n"
     "       gpu_check caching                   first use, cached use, many lengths\n"
     "       gpu_check tune MODE COUNT [NAME...] times of the tiles the cost model likes best\n";
@@ -32,8 +32,9 @@ int main(int argc, char** argv) {
     };
     int failures = -1;
     if (command == "problems") failures = check::problems(rest(1));
-    if (command == "sweep" && words.size() == 3)
-      failures = check::sweep(std::atoi(words[1].c_str()), unsigned(std::atoi(words[2].c_str())));
+    if (command == "sweep" && (words.size() == 3 || (words.size() == 4 && words[3] == "few")))
+      failures =
+          check::sweep(std::atoi(words[1].c_str()), unsigned(std::atoi(words[2].c_str())), words.size() == 4);
     if (command == "families" && words.size() == 1) failures = check::families();
     if (command == "caching" && words.size() == 1) failures = check::caching(argv[0]);
     if (command == "use" && words.size() == 3) failures = check::use(words[1], words[2]);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda/kernels/launch_rules.cuh"
+
 namespace tconv::cuda {
 namespace {
 
@@ -95,6 +97,10 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   return std::max(per_sm < 8 ? throughput * std::max(1.0, std::min(waves, 2.0)) : throughput, latency);
 }
 
+Int3 int3(const Extents& e) {
+  return {int(e[0]), int(e[1]), int(e[2])};
+}
+
 /// Divides a column count over depth and height so that little falls outside the shape.
 std::vector<Int3> boxes_for(int columns, const Int3& positions) {
   std::vector<Int3> boxes;
@@ -114,7 +120,6 @@ std::vector<Int3> boxes_for(int columns, const Int3& positions) {
 }  // namespace
 
 GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
-  const auto int3 = [](const Extents& e) { return Int3{int(e[0]), int(e[1]), int(e[2])}; };
   GemmConfig c{};
   c.math = math;
   c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
@@ -131,10 +136,7 @@ GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
 }
 
 Int3 positions_of(const GemmConfig& c, const Shape& shape) {
-  const auto count = [&](std::size_t dim, int64_t stride, int64_t padding) {
-    return int((shape.output[dim] - 1 + padding) / stride - padding / stride + 1);
-  };
-  return {count(0, c.stride.d, c.padding.d), count(1, c.stride.h, c.padding.h), count(2, c.stride.w, c.padding.w)};
+  return device::positions_of(c, int3(shape.output));
 }
 
 GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows) {
@@ -147,11 +149,7 @@ GemmConfig pack_config(const Geometry& g, Math math, const RowPlan& rows) {
 }
 
 Int3 boxes_of(const GemmConfig& c, const Shape& shape) {
-  const Int3 positions = positions_of(c, shape);
-  // Boxes that overlap along the width: the last one ends behind the last position.
-  const int advance = device::box_advance(c), overlap = c.box.w - advance;
-  return {device::ceil_div(positions.d, c.box.d), device::ceil_div(positions.h, c.box.h),
-          positions.w <= c.box.w ? 1 : device::ceil_div(positions.w - overlap, advance)};
+  return device::boxes_of(c, int3(shape.output));
 }
 
 std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan& rows, const Shape& shape,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/kernels/launch_rules.cuh"
+
 namespace tconv::cuda {
 namespace {
 
@@ -115,13 +117,6 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   return rows.rows() > 16 && depth >= 24;
 }
 
-int warpgroup_grid(const GemmConfig& c, int64_t tiles, const DeviceLimits& limits) {
-  const int64_t most = int64_t(limits.multiprocessors) * c.blocks_per_sm;
-  if (c.resident_steps == 0) return int(std::min((tiles + c.teams - 1) / c.teams, most));
-  const int64_t blocks = int64_t(c.types) * c.channel_blocks * c.groups, boxes = tiles / blocks;
-  return int(blocks * std::clamp<int64_t>(most / blocks, 1, (boxes + c.teams - 1) / c.teams));
-}
-
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
   const Steps steps(rows);
   const Int3 boxes = boxes_of(c, shape);
@@ -177,7 +172,7 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double tiles = blocks * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
   const double workers = double(limits.multiprocessors) * teams;
   const double grid_teams =
-      c.resident_steps ? double(warpgroup_grid(c, int64_t(tiles), limits)) * c.teams : workers;
+      c.resident_steps ? double(device::blocks_of(c, int64_t(tiles), limits.multiprocessors)) * c.teams : workers;
   const double rounds = std::ceil(tiles / std::min(grid_teams, workers));
   const double busy = std::min(1.0, grid_teams / workers);
   const double together = tiles / limits.multiprocessors * resources / std::max(busy, 0.25);

@@ -27,7 +27,4 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& geometry, device::
 double warpgroup_cycles(const device::GemmConfig& config, const RowPlan& rows, const Shape& shape,
                         const DeviceLimits& limits);
 
-/// Blocks to launch.
-int warpgroup_grid(const device::GemmConfig& config, std::int64_t tiles, const DeviceLimits& limits);
-
 }  // namespace tconv::cuda

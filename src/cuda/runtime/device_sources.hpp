@@ -1,4 +1,4 @@
-// The device sources, embedded at build time (cmake/EmbedKernels.cmake).
+// Texts embedded at build time (cmake/DeviceSources.cmake).
 #pragma once
 
 #include <vector>
@@ -10,6 +10,9 @@ struct DeviceSource {
   const char* text;
 };
 
+/// The kernels, src/cuda/kernels.
 const std::vector<DeviceSource>& device_sources();
+/// The frame of exported files, src/cuda/export.
+const std::vector<DeviceSource>& export_templates();
 
 }  // namespace tconv::cuda

@@ -45,7 +45,11 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  /// A context of the device must be current.
+  /// A context of the device must be current. `Launch` has blocks and threads (kernels/launch_rules.cuh).
+  template <class Launch, class Params>
+  void launch(const Launch& launch, const Params& params, void* stream) const {
+    launch_bytes(launch.blocks, launch.threads, &params, stream);
+  }
   template <class Params>
   void launch(unsigned blocks, unsigned threads, const Params& params, void* stream) const {
     launch_bytes(blocks, threads, &params, stream);

@@ -11,8 +11,9 @@ namespace tconv::cuda::check {
 /// to do.
 int problems(const std::vector<std::string>& names);
 
-/// Random layers against the oracle on the CPU. GPU_CHECK_CASE names one to do.
-int sweep(int count, unsigned seed);
+/// Random layers against the oracle on the CPU, or such of few channels per group alone. GPU_CHECK_CASE names one
+/// to do.
+int sweep(int count, unsigned seed, bool few);
 
 /// Small layers that touch every kernel family, for tools that make kernels slow. Fails if a family is not
 /// touched.

@@ -14,15 +14,18 @@
 namespace tconv::cuda::check {
 namespace {
 
-/// A random layer, small enough for the oracle.
-cli::Problem random_problem(std::mt19937& rng) {
+/// A random layer, small enough for the oracle. `few`: of few channels per group, with rows of several tiles.
+cli::Problem random_problem(std::mt19937& rng, bool few) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
   for (;;) {
     cli::Problem p;
     Layer& l = p.layer;
     l.dims = pick(1, 3);
     const int kind = pick(0, 5);
-    if (kind == 0) {
+    if (few) {
+      const int in = kind < 3 ? 1 : pick(1, 8), out = kind < 3 ? 1 : pick(1, std::min(8, 16 / in));
+      l.groups = pick(1, 70), l.in_channels = l.groups * in, l.out_channels = l.groups * out;
+    } else if (kind == 0) {
       l.groups = pick(1, 40), l.in_channels = l.groups, l.out_channels = l.groups * pick(1, 2);
     } else if (kind == 1) {
       l.groups = pick(2, 6), l.in_channels = l.groups * pick(1, 24), l.out_channels = l.groups * pick(1, 24);
@@ -39,6 +42,10 @@ cli::Problem random_problem(std::mt19937& rng) {
       l.padding[at] = pick(0, 4);
       l.output_padding[at] = pick(0, int(std::max(l.stride[at], l.dilation[at])) - 1);
       p.input[at] = pick(1, l.dims == 1 ? 400 : l.dims == 2 ? 40 : 12);
+      if (few && d + 1 == l.dims) {
+        if (pick(0, 1)) p.input[at] = pick(1, l.dims == 1 ? 4000 : l.dims == 2 ? 700 : 300);
+        if (pick(0, 1)) p.input[at] = (p.input[at] + 7) / 8 * 8;
+      }
       macs *= double(p.input[at] * l.kernel[at]);
     }
     l.bias = pick(0, 1);
@@ -110,12 +117,12 @@ std::string check(const Tools& tools, const Case& c, std::string& kernel) {
 
 }  // namespace
 
-int sweep(int count, unsigned seed) {
+int sweep(int count, unsigned seed, bool few) {
   const Tools tools;
   std::mt19937 rng(seed);
   std::vector<Case> cases;
   for (int i = 0; i < count; ++i) {
-    Case c{random_problem(rng), modes[rng() % std::size(modes)], {}, i};
+    Case c{random_problem(rng, few), modes[rng() % std::size(modes)], {}, i};
     c.variation = {.spread = rng() % 8 == 0, .other_layout = rng() % 8 == 0, .prepacked = rng() % 2 == 0};
     Layer& layer = c.problem.layer;
     layer.dtype = c.mode.dtype, layer.precision = c.mode.precision;
@@ -143,7 +150,8 @@ int sweep(int count, unsigned seed) {
     std::fflush(stdout);
   });
   for (const auto& [name, layers] : layers_by) std::printf("%5d layers by %s\n", layers, name.c_str());
-  std::printf("sweep of %d layers, seed %u: %d failures\n", count, seed, failures.load());
+  std::printf("sweep of %d layers%s, seed %u: %d failures\n", count, few ? " of few channels" : "", seed,
+              failures.load());
   return failures;
 }
 

@@ -5,7 +5,7 @@
 #include "cli/problems.hpp"
 #include "cuda/codegen.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
-#include "cuda/kernels/launch_params.cuh"
+#include "cuda/kernels/launch_rules.cuh"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 
@@ -86,24 +86,11 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
                                   int(t.strides[4])};
     };
     const auto int3 = [](const Extents& v) { return Int3{int(v[0]), int(v[1]), int(v[2])}; };
-    const Int3 boxes = boxes_of(c, s);
-    const int tiles = int(c.types * c.channel_blocks * c.groups * boxes.d * boxes.h * boxes.w *
-                          ((s.batch + c.images - 1) / c.images));
-    const device::ForwardParams params{.x = x.get(),
-                                       .weight = static_cast<const unsigned*>(w.get()),
-                                       .bias = nullptr,
-                                       .y = y.get(),
-                                       .xs = image(xt),
-                                       .ys = image(yt),
-                                       .in = int3(s.input),
-                                       .out = int3(s.output),
-                                       .batch = int(s.batch),
-                                       .boxes = boxes,
-                                       .tiles = tiles};
-    const unsigned blocks = unsigned(c.teams ? warpgroup_grid(c, tiles, {.multiprocessors = gpu().multiprocessors})
-                                             : std::min(tiles, gpu().multiprocessors * c.blocks_per_sm));
-    const unsigned threads = unsigned(c.teams ? device::warpgroup_size * (1 + c.teams) : device::threads_of(c));
-    const double ms = median_ms([&] { e.kernel->launch(blocks, threads, params, nullptr); }, 5);
+    device::ForwardParams params = device::forward_params(c, s.batch, int3(s.input), int3(s.output));
+    params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
+    params.xs = image(xt), params.ys = image(yt);
+    const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
+    const double ms = median_ms([&] { e.kernel->launch(launch, params, nullptr); }, 5);
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d "

@@ -1,0 +1,3005 @@
+# ruff: noqa: E501
+"""kb74: 1D 32→64, kernel 5, dilation 3, tf32.
+
+Written by `tconv export` (tconv 0.1.0). It needs PyTorch, a CUDA toolkit and a GPU of compute capability 8.0 or
+later, and nothing of tconv. The kernels are specialised to the layer and serve every batch and length; the first
+call compiles them. Gradients are PyTorch's own, from convolution_backward.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+import torch
+from torch import Tensor, nn
+from torch.utils.cpp_extension import load_inline
+
+# What the kernels are made for.
+LAYER = {
+    "in_channels": 32,
+    "out_channels": 64,
+    "kernel_size": (5,),
+    "stride": (1,),
+    "padding": (0,),
+    "output_padding": (0,),
+    "groups": 1,
+    "dilation": (3,),
+}
+DTYPE = torch.float32
+
+CPP_SOURCE = "at::Tensor forward(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&);"
+
+CUDA_SOURCE = r"""
+// ---- gemm_config.cuh
+// The configuration of the implicit-GEMM kernels, and every size that follows from it.
+//
+// Host and device compile this file: the planner fills a GemmConfig and asks how much shared memory it
+// takes, the generated source carries the same values, and the kernels take them as one template
+// argument. Batch and lengths are not in it. (NVRTC compiles with --device-as-default-execution-space.)
+
+namespace tconv::device {
+
+/// One integer per spatial dimension, [depth, height, width].
+struct Int3 {
+  int d, h, w;
+  constexpr bool operator==(const Int3&) const = default;
+};
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+constexpr int max_of(int a, int b) { return a > b ? a : b; }
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
+constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
+
+/// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
+/// warp read four rows of eight words from 32 different banks.
+constexpr int pad_to_bank(int value, int residue) {
+  return value + ((residue - value) % 32 + 32) % 32;
+}
+
+constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+
+constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
+  for (int k = 0; k < min_of(kernel, stride); ++k)
+    if (k * dilation % stride == phase) return true;
+  return false;
+}
+
+enum class Math { fp32, tf32, f16, bf16 };
+
+struct GemmConfig {
+  // The layer.
+  Math math;
+  int groups, group_in, group_out;
+  Int3 kernel, stride, padding, dilation;
+  Int3 first_position;  // the smallest q that has an output
+  Int3 reach;           // the largest shift
+
+  // Memory.
+  bool x_channels_last;
+  bool y_rows;   // outputs of a row are contiguous: store whole runs
+  int x_vector;  // words a copy of x moves; 0: one 16-bit element
+
+  // Row blocks, see RowPlan.
+  int types, channel_blocks, channels_per_block;
+  bool phase_major;       // a row tile holds one phase of 16 channels
+  int width_phases;       // phases along the width that have taps
+  int stage_group_tiles;  // row tiles that hold complete lines
+  int stage_group_lines;
+  bool masked;  // some row tiles skip some steps
+
+  // The tile.
+  Int3 box;  // columns
+  int warps_m, warps_n, tiles_m, tiles_n;
+  int chunk_words;  // channel words of an x tile: 4, or octets of 8
+  int steps_per_slab;
+  int stages, x_stages;
+  int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
+  int blocks_per_sm;
+
+  // The warpgroup kernel (warpgroup_gemm.cuh); teams is 0 in the configuration of other kernels.
+  int teams;            // pairs of a multiplying warpgroup and the threads that load for it
+  int rows;             // of a block, a multiple of 8
+  int position_tiles;   // of 64 positions each
+  int images;           // of the batch, in one box
+  int window;           // stored runs start at multiples of this many outputs; 1: where the box starts
+  int stage_rows;       // rows that pass through shared memory at a time
+  int stage_buffers;    // 1 or 2
+  bool round_on_load;   // TF32: x is rounded in its tile, once for all taps, not where it is read
+  bool y_pairs;         // two neighbouring channels of an output are one aligned word
+  bool channel_rows;    // channels are the fastest index of rows, not phases: channels-last outputs
+
+  constexpr bool operator==(const GemmConfig&) const = default;
+};
+
+constexpr int warp_size = 32;
+
+constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
+
+// The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
+constexpr int warpgroup_size = 128;
+/// Threads that load x for a team. Where weights are streamed, the other half of the warpgroup sees to them.
+constexpr int x_loaders_of(const GemmConfig& c) {
+  return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
+}
+/// Threads that load x tiles together.
+constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
+constexpr int channels_per_word(const GemmConfig& c) {
+  return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
+}
+constexpr int chunks_of(const GemmConfig& c) {
+  return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
+}
+
+constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
+
+// The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
+// position the box needs.
+constexpr int x_lead(const GemmConfig& c) {
+  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  return ((c.first_position.w - c.reach.w) % v + v) % v;
+}
+constexpr Int3 x_extent(const GemmConfig& c) {
+  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
+}
+/// Positions of the tile, halo included.
+constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_word_stride(const GemmConfig& c) {
+  return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8);
+}
+constexpr int x_position_stride(const GemmConfig& c) {
+  return c.x_channels_last ? c.chunk_words + 4 : 1;
+}
+constexpr int x_tile_words(const GemmConfig& c) {
+  return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
+}
+/// Where in the x tile a step with this shift finds the first column's position.
+constexpr int step_offset(const GemmConfig& c, Int3 shift) {
+  const Int3 e = x_extent(c);
+  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
+         x_position_stride(c);
+}
+
+/// Phases along the width with and without taps.
+constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
+  return phase_has_taps(phase, c.kernel.w, c.stride.w, c.dilation.w);
+}
+constexpr int phase_with_taps(const GemmConfig& c, int index) {
+  int phase = 0;
+  while (!phase_has_taps(c, phase) || index-- > 0) ++phase;
+  return phase;
+}
+
+// The weight slab: `steps_per_slab` steps of each octet of channel words.
+/// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
+constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
+constexpr int substeps_of(const GemmConfig& c) {
+  return c.chunk_words >= 8 ? c.chunk_words / 8 : 1;
+}
+/// The A fragments of one octet and step.
+constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
+constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
+constexpr int weight_ring_words(const GemmConfig& c) {
+  return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
+}
+
+// The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
+constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
+/// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
+/// apart. Channels-last stores read down the lines instead: an odd stride does for them.
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
+/// Vectors at the end of the last run may be read past it.
+constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
+constexpr int line_bytes = 24;
+constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
+
+constexpr int shared_bytes(const GemmConfig& c) {
+  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
+}
+
+// The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
+constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
+/// Heads, and in fp32 remainders, of weights.
+constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
+/// The weights of one octet and step: all rows of eight words.
+constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
+constexpr int row_slab_bytes(const GemmConfig& c) {
+  return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
+}
+/// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
+/// (fp32 splits operands, and takes one.)
+constexpr int batch_steps_of(const GemmConfig& c) {
+  if (c.math == Math::fp32) return 1;
+  if (substeps_of(c) == 1 && c.steps_per_slab % 4 != 0 && c.steps_per_slab % 3 == 0) return 3;
+  return max_of(1, min_of(4 / substeps_of(c), c.steps_per_slab));
+}
+/// Of the block, where weights are resident; of a team otherwise.
+constexpr int resident_bytes(const GemmConfig& c) {
+  return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
+}
+constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
+
+/// Columns of one box, and how far the next box along the width is away.
+constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
+constexpr int box_advance(const GemmConfig& c) {
+  // Boxes start where copies of x may start.
+  const int step = max_of(4, c.x_vector);
+  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
+}
+
+// Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
+// alignment the run has in memory.
+constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
+constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
+/// Elements between two staged runs.
+constexpr int run_stride(const GemmConfig& c) {
+  return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
+}
+/// Elements between two staged lines. Lanes write four pairs of rows of eight positions each: with a stride of 4
+/// modulo 16 words they fall into different banks.
+constexpr int staged_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
+  return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
+}
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int run_entry_bytes = 16;
+/// A staging buffer, and with the table of its runs.
+constexpr int staging_bytes(const GemmConfig& c) {
+  return c.y_rows ? round_up(stage_lines(c) * staged_line_stride(c) * element_bytes(c), 128) : 0;
+}
+constexpr int stage_bytes(const GemmConfig& c) {
+  return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
+}
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
+constexpr int row_line_bytes = 32;
+
+constexpr int team_bytes(const GemmConfig& c) {
+  return round_up(c.x_stages * round_up(x_tile_words(c), 32) * 4 + weight_ring_bytes(c) +
+                      c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
+                  128);
+}
+constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
+constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
+  return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
+}
+
+// Registers: a block starts with the same number for all its threads; the loading warpgroup gives back what it
+// does not need. Asking for more than there is would wait for ever.
+constexpr int entry_registers(const GemmConfig& c) {
+  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * (1 + c.teams)) / 8 * 8, 248);
+}
+constexpr int loading_registers = 64;
+constexpr int multiplying_registers(const GemmConfig& c) {
+  return min_of((entry_registers(c) * (1 + c.teams) - loading_registers) / c.teams / 8 * 8, 240);
+}
+
+}  // namespace tconv::device
+// ---- base.cuh
+// What every device file needs: fixed-width integers, small helpers, the vocabulary of positions.
+//
+// The device sources include no header but each other: they are compiled at run time, on machines
+// that may have no CUDA toolkit.
+
+
+namespace tconv::device {
+
+using i64 = long long;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ inline int lane_index() { return threadIdx.x % warp_size; }
+__device__ inline int warp_index() { return threadIdx.x / warp_size; }
+
+}  // namespace tconv::device
+// ---- element.cuh
+// Element types as they lie in memory, and their conversion to and from the types they are summed in.
+
+
+namespace tconv::device {
+
+/// 16-bit floats are carried as bits: conversion is one instruction, and no header is needed.
+struct F16 {
+  u16 bits;
+};
+struct BF16 {
+  u16 bits;
+};
+
+template <Math math>
+struct ElementFor {
+  using Type = float;
+};
+template <>
+struct ElementFor<Math::f16> {
+  using Type = F16;
+};
+template <>
+struct ElementFor<Math::bf16> {
+  using Type = BF16;
+};
+template <GemmConfig C>
+using ElementOf = typename ElementFor<C.math>::Type;
+
+template <class Element>
+struct AccumulatorOf {
+  using Type = float;
+};
+template <>
+struct AccumulatorOf<double> {
+  using Type = double;
+};
+
+__device__ inline double load_as_accumulator(double value) { return value; }
+__device__ inline float load_as_accumulator(float value) { return value; }
+__device__ inline float load_as_accumulator(F16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+__device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float(u32(value.bits) << 16); }
+
+__device__ inline void convert(double& to, double from) { to = from; }
+__device__ inline void convert(float& to, float from) { to = from; }
+__device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
+__device__ inline void convert(BF16& to, float from) {
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
+}
+
+template <class Element, class Accumulator>
+__device__ inline Element to_element(Accumulator value) {
+  Element result;
+  convert(result, value);
+  return result;
+}
+
+}  // namespace tconv::device
+// ---- launch_params.cuh
+// What a launch tells a kernel: pointers, strides and sizes. Host and device compile this file; the host
+// fills a struct and hands its bytes to the driver.
+
+
+namespace tconv::device {
+
+/// Strides in elements. Inside one image and channel they are below 2^31; the planner checks.
+struct ImageStrides {
+  long long n, c;
+  int d, h, w;
+};
+
+struct ForwardParams {
+  const void* x;
+  const unsigned* weight;  // packed, see pack.cuh
+  const void* bias;        // may be null
+  void* y;
+  ImageStrides xs, ys;
+  Int3 in, out;
+  int batch;
+  Int3 boxes;  // boxes of positions along each dimension
+  int tiles;   // row blocks x boxes x batch
+};
+
+struct PackParams {
+  const void* weight;
+  unsigned* packed;
+  long long stride_in, stride_out, stride_d, stride_h, stride_w;
+  long long words;
+};
+
+struct Strides5 {
+  long long n, c, d, h, w;
+};
+
+struct GenericParams {
+  const void* x;
+  const void* weight;
+  const void* bias;  // may be null
+  void* y;
+  Strides5 xs, ws, ys;  // of the weight: n = in, c = out
+  long long batch;
+  long long in_d, in_h, in_w, out_d, out_h, out_w;
+};
+
+/// Of the direct kernels. Work is counted in rows: (image, group, block of channels, row of outputs along the
+/// depth, block of rows along the height), and tiles of positions along the width.
+struct DirectParams {
+  const void* x;
+  const void* weight;
+  const void* bias;  // may be null
+  void* y;
+  ImageStrides xs, ys;
+  Strides5 ws;  // n = in, c = out
+  Int3 in, out;
+  int row_blocks;      // along the height
+  int tiles;           // along the width
+  int first_position;  // of tile 0
+  int tile_positions;  // from tile to tile
+  int lane_bits;       // 2^lane_bits lanes of a warp along the width, the others on further rows
+  long long rows;
+  long long items;  // what warps, or threads where lanes run over channels, take turns at
+};
+
+}  // namespace tconv::device
+// ---- tile.cuh
+// Tiles of work, decoded from their index.
+
+
+namespace tconv::device {
+
+/// One tile of work: a row block over one box of positions of one image, or of a few.
+struct Tile {
+  int type, channel_block, group;  // the row block
+  Int3 origin;                     // first position q of the box
+  int box_w;                       // which box along the width
+  int n;                           // the (first) image
+
+  static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
+
+  /// Row blocks run fastest: they share the box.
+  template <GemmConfig C>
+  __device__ static Tile decode(const ForwardParams& p, int index) {
+    constexpr int count = blocks(C);
+    return decode<C>(p, index % count, index / count);
+  }
+
+  template <GemmConfig C>
+  __device__ static Tile decode(const ForwardParams& p, int block, int box) {
+    Tile t;
+    t.type = block % C.types, block /= C.types;
+    t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
+    t.box_w = box % p.boxes.w, box /= p.boxes.w;
+    t.origin.w = C.first_position.w + t.box_w * box_advance(C);
+    t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
+    t.origin.d = C.first_position.d + box % p.boxes.d * C.box.d;
+    t.n = box / p.boxes.d * C.images;
+    return t;
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/staged_store.cuh
+// The epilogue: sums leave the registers through shared memory, so that memory sees whole lines.
+//
+// A row of the product is a phase along the width of a line; a line is one (channel, phase along depth,
+// phase along height). Staging interleaves the phases of a line, after which each row of positions of
+// the box is a contiguous run of output. Slots of phases without taps are zero from the start and never
+// written. Rows come in stage groups, runs of row tiles that hold complete lines; each pass stages one
+// group per warp row.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct StagedStore {
+  using Element = ElementOf<C>;
+  static constexpr int threads = threads_of(C);
+  static constexpr int warps = C.warps_m * C.warps_n;
+  static constexpr int box_rows = C.box.d * C.box.h;
+  static constexpr int phases = C.width_phases;
+  static constexpr int group_tiles = C.stage_group_tiles;
+  static constexpr int group_lines = C.stage_group_lines;
+  // Either each warp row stages groups of its own, or one group spans all warp rows.
+  static constexpr bool spanning = spans_warps(C);
+  static constexpr int passes = store_passes(C);
+  static constexpr int pass_tiles = spanning ? C.tiles_m : group_tiles;
+  static constexpr int pass_lines = device::pass_lines(C);
+  static constexpr int lines = block_lines(C);
+  static constexpr int line_stride = device::line_stride(C);
+  static constexpr int run = C.box.w * C.stride.w;  // outputs of one row of positions
+
+  static_assert(spanning || C.tiles_m % group_tiles == 0, "stage groups must not straddle warps");
+
+  /// What the stores of a tile need to know of a line, worked out while its products are formed.
+  struct Line {
+    i64 offset;   // of its first output in the tensor, without the position
+    float bias;
+    int phase_d, phase_h;
+    bool exists;
+  };
+  static_assert(sizeof(Line) == line_bytes);
+
+  /// Shared memory of the epilogue. Lines are written for the next tile while others store this one.
+  struct Memory {
+    float* staging;
+    Line* table[2];
+  };
+  __device__ static Memory memory(void* at) {
+    float* staging = static_cast<float*>(at);
+    Line* table = reinterpret_cast<Line*>(staging + staging_words(C));
+    return {staging, {table, table + lines}};
+  }
+
+  __device__ static void clear(const Memory& m) {
+    for (int i = int(threadIdx.x); i < staging_words(C); i += threads) m.staging[i] = 0;
+  }
+
+  template <class Tables>
+  __device__ static void describe_lines(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
+    for (int i = int(threadIdx.x); i < lines; i += threads) {
+      const u32 entry = tables.line(tile.type, i);
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      const int channel = tile.group * C.group_out + local;
+      Line& line = table[i];
+      line.exists = entry != 0xffffffff && local < C.group_out;
+      line.phase_d = int(entry >> 16 & 0xff), line.phase_h = int(entry >> 24);
+      line.offset = tile.n * p.ys.n + channel * p.ys.c;
+      line.bias = p.bias && entry != 0xffffffff && local < C.group_out ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+    }
+  }
+
+  __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& m, const Line* table,
+                               const float (&sum)[C.tiles_m][C.tiles_n][4]) {
+#pragma unroll 1
+    for (int pass = 0; pass < passes; ++pass) {
+      __syncthreads();  // the last pass has been read
+      // Registers are named at compile time: one copy of the staging for each pass, one of the stores.
+#pragma unroll
+      for (int i = 0; i < passes; ++i)
+        if (pass == i) stage(m.staging, sum, i);
+      __syncthreads();
+      if constexpr (C.y_rows)
+        store_rows(p, tile, m.staging, table, pass);
+      else
+        store_elements(p, tile, m.staging, table, pass);
+    }
+  }
+
+ private:
+  __device__ static void stage(float* staging, const float (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
+    const int lane = lane_index(), warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
+#pragma unroll
+    for (int i = 0; i < pass_tiles; ++i) {
+      const int m = pass * pass_tiles + i;
+      // The tile's place in its stage group, and the group's first line in the staging buffer.
+      const int place = spanning ? warp_m * C.tiles_m + i : i;
+      const int first_line = spanning ? 0 : warp_m * group_lines;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = lane / 4 + half * 8;
+        const int line = C.phase_major ? row : (place * 16 + row) / phases;
+        const int phase = C.phase_major ? place : (place * 16 + row) % phases;
+        if (line >= group_lines || phase >= phases) continue;
+        float* target = staging + (first_line + line) * line_stride + width_phase(phase);
+#pragma unroll
+        for (int n = 0; n < C.tiles_n; ++n) {
+          const int column = (warp_n * C.tiles_n + n) * 8 + lane % 4 * 2;
+          const float* value = sum[m][n] + half * 2;
+          if constexpr (C.stride.w == 1 && C.y_rows) {
+            *reinterpret_cast<float2*>(target + column) = make_float2(value[0], value[1]);
+          } else {
+            target[column * C.stride.w] = value[0];
+            target[(column + 1) * C.stride.w] = value[1];
+          }
+        }
+      }
+    }
+  }
+
+  /// The width phase that is the `index`th with taps.
+  __device__ static int width_phase(int index) {
+    if constexpr (phases == C.stride.w) return index;
+    constexpr int g = gcd(C.stride.w, C.dilation.w);
+    // Phases with taps are k·dilation mod stride; they are few, and the index is small.
+    int phase = -1;
+    for (int found = -1; found < index;) {
+      ++phase;
+      bool taps = false;
+#pragma unroll
+      for (int k = 0; k < min_of(C.kernel.w, C.stride.w / g); ++k) taps = taps || k * C.dilation.w % C.stride.w == phase;
+      found += taps;
+    }
+    return phase;
+  }
+
+  __device__ static int staged_row(int row) { return row * run; }
+
+  /// The row of the block's line table that a line of the pass has.
+  __device__ static int table_row(int pass, int line) {
+    if (spanning) return line;
+    return (line / group_lines * passes + pass) * group_lines + line % group_lines;
+  }
+
+  /// Eight lanes write a run, 16 bytes each and aligned with memory: a line of 128 bytes at a time, four runs
+  /// side by side. The ends of a run go element by element.
+  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const float* staging, const Line* table,
+                                    int pass) {
+    constexpr int vector = 16 / sizeof(Element);
+    constexpr int lanes = 8, runs = pass_lines * box_rows;
+    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
+    const int first = max(0, -ow0), end = min(run, p.out.w - ow0);
+#pragma unroll 1
+    for (int item = int(threadIdx.x) / lanes; item < runs; item += threads / lanes) {
+      const int line_index = item / box_rows, row = item % box_rows;
+      const Line& line = table[table_row(pass, line_index)];
+      const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
+      const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
+      if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
+      const float bias = line.bias;
+      Element* const target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
+      // Vectors start `skew` elements before the run. In the staging they start `shift` floats after a
+      // multiple of four: two aligned reads hold them. What is read in front of a line is not stored; in
+      // front of the staging lie the x tiles.
+      const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % (vector * lanes));
+      const int begin = first - skew, staged = staged_row(row);
+      const int shift = (staged + begin) & 3;
+      const float* const from = staging + line_index * line_stride;
+#pragma unroll 2
+      for (int c = begin + lane_index() % lanes * vector; c < end; c += lanes * vector) {
+        if (c + vector <= first) continue;
+        const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
+        Element out[vector];
+        float4 low = words[0];
+#pragma unroll
+        for (int i = 0; i < vector / 4; ++i) {
+          const float4 high = words[i + 1];
+          const float4 v = shifted(low, high, shift);
+          out[4 * i] = to_element<Element>(v.x + bias), out[4 * i + 1] = to_element<Element>(v.y + bias);
+          out[4 * i + 2] = to_element<Element>(v.z + bias), out[4 * i + 3] = to_element<Element>(v.w + bias);
+          low = high;
+        }
+        if (c >= first && c + vector <= end) {
+          *reinterpret_cast<uint4*>(target + c) = pack(out);
+        } else {
+#pragma unroll
+          for (int i = 0; i < vector; ++i)
+            if (c + i >= first && c + i < end) target[c + i] = out[i];
+        }
+      }
+    }
+  }
+
+  /// Four of the eight floats of `low` and `high`, from `shift` on.
+  __device__ static float4 shifted(const float4& low, const float4& high, int shift) {
+    const bool one = shift & 1, two = shift & 2;
+    const float a = one ? low.y : low.x, b = one ? low.z : low.y, c = one ? low.w : low.z, d = one ? high.x : low.w,
+                e = one ? high.y : high.x, f = one ? high.z : high.y;
+    return make_float4(two ? c : a, two ? d : b, two ? e : c, two ? f : d);
+  }
+
+  __device__ static uint4 pack(const float (&v)[4]) {
+    return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+  }
+  template <class Half>
+  __device__ static uint4 pack(const Half (&v)[8]) {
+    return make_uint4(v[0].bits | u32(v[1].bits) << 16, v[2].bits | u32(v[3].bits) << 16,
+                      v[4].bits | u32(v[5].bits) << 16, v[6].bits | u32(v[7].bits) << 16);
+  }
+
+  /// Any strides; lines fastest, which is contiguous where channels are.
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const float* staging,
+                                        const Line* table, int pass) {
+    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
+    for (int item = int(threadIdx.x); item < pass_lines * box_rows * run; item += threads) {
+      const int line_index = item % pass_lines, c = item / pass_lines % run, row = item / (pass_lines * run);
+      const Line& line = table[table_row(pass, line_index)];
+      const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
+      const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
+      const int ow = ow0 + c;
+      if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h) ||
+          unsigned(ow) >= unsigned(p.out.w))
+        continue;
+      static_cast<Element*>(p.y)[line.offset + (od * p.ys.d + oh * p.ys.h + ow * p.ys.w)] =
+          to_element<Element>(staging[line_index * line_stride + staged_row(row) + c] + line.bias);
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- mma/split.cuh
+// fp32 on tensor cores: a word is split into a head that TF32 holds and a remainder.
+
+
+namespace tconv::device {
+
+/// The tensor core reads the upper 19 bits of a word and ignores the others, so the remainder needs no
+/// rounding of its own: it loses at most 2^-23 of the word.
+__device__ inline void split_tf32(u32 word, u32& head, u32& rest) {
+  head = (word + 0x1000) & 0xffffe000;  // to nearest; a NaN survives in the remainder
+  rest = __float_as_uint(__uint_as_float(word) - __uint_as_float(head));
+}
+
+}  // namespace tconv::device
+// ---- ptx/mma.cuh
+// mma.sync (sm_80): 16 x 8 products of one warp, and the conversions that feed them.
+
+
+namespace tconv::device::ptx {
+
+/// Rounds to TF32's 10 mantissa bits, to nearest, ties away from zero.
+__device__ inline u32 round_tf32(u32 word) {
+  u32 rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(word)));
+  return rounded;
+}
+
+/// D += A·B for a 16 x 8 x 8 (tf32) or 16 x 8 x 16 (16-bit) product. Operands are in fragment order.
+template <Math M>
+__device__ inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  if constexpr (M == Math::f16)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else if constexpr (M == Math::bf16)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+}  // namespace tconv::device::ptx
+// ---- mma/products.cuh
+// Products of warp tiles: which instruction forms them, and what is done to operands on the way.
+//
+//   f16, bf16   one m16n8k16 product
+//   tf32        one m16n8k8 product of operands rounded to nearest: x in its tile, weights when packed
+//   fp32        three m16n8k8 products of operands split into a rounded head and a remainder,
+//                 x·w = xh·wh + (xh·wl + xl·wh) + O(2^-22)
+//               The tensor core truncates when it adds to its accumulator, which biases long sums by
+//               half a unit per step. The three products are therefore summed from zero, small ones
+//               first, and added to the running sum by the fp32 adder, which rounds to nearest.
+
+
+namespace tconv::device {
+
+/// The operands of one step of one warp: `M` row tiles of weights, `N` column tiles of inputs.
+template <Math math, int M, int N>
+struct Fragments {
+  u32 a[M][4];
+  u32 b[N][2];
+
+  /// sum += a·b for the row tiles in `mask`.
+  __device__ void multiply(float (&sum)[M][N][4], u32 mask) {
+    if constexpr (math == Math::fp32) {
+      multiply_split(sum, mask);
+    } else {
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+        if (mask >> m & 1) {
+#pragma unroll
+          for (int n = 0; n < N; ++n) ptx::mma<math>(sum[m][n], a[m], b[n]);
+        }
+    }
+  }
+
+ private:
+  __device__ void multiply_split(float (&sum)[M][N][4], u32 mask) {
+    u32 b_head[N][2], b_rest[N][2];
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      split_tf32(b[n][0], b_head[n][0], b_rest[n][0]);
+      split_tf32(b[n][1], b_head[n][1], b_rest[n][1]);
+    }
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+      if (mask >> m & 1) {
+        u32 a_head[4], a_rest[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) split_tf32(a[m][i], a_head[i], a_rest[i]);
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          float part[4] = {0, 0, 0, 0};
+          ptx::mma<Math::tf32>(part, a_rest, b_head[n]);
+          ptx::mma<Math::tf32>(part, a_head, b_rest[n]);
+          ptx::mma<Math::tf32>(part, a_head, b_head[n]);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) sum[m][n][i] += part[i];
+        }
+      }
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/async_copy.cuh
+// cp.async (sm_80): copies from global to shared memory that pass no register.
+
+
+namespace tconv::device::ptx {
+
+__device__ inline u32 shared_address(const void* pointer) {
+  return static_cast<u32>(__cvta_generic_to_shared(pointer));
+}
+
+/// Copies `Bytes` (4 or 16), or writes that many zeros and reads nothing where `valid` is false.
+template <int Bytes>
+__device__ inline void copy_async(u32 shared, const void* global, bool valid) {
+  const u32 source_bytes = valid ? Bytes : 0;
+  if constexpr (Bytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
+                 : "memory");
+}
+
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/// Waits until all but the newest `Pending` committed groups of this thread have arrived.
+template <int Pending>
+__device__ inline void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- tiles/weight_slab.cuh
+// The weight slab: the A fragments of one chunk of channels and a few steps, in shared memory.
+//
+// Packed weights lie in memory exactly as fragments are read, [row block][octet][step][row tile][lane][4],
+// so the steps of an octet are one contiguous run and an A fragment is one 16-byte read per lane. The
+// order knows nothing of tiles: one packing serves them all.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct WeightSlab {
+  static constexpr int row_tiles = row_tiles_of(C);
+  static constexpr int substeps = substeps_of(C);
+  static constexpr int step_words = device::step_words(C);
+  static constexpr int words = slab_words(C);
+  static constexpr int threads = threads_of(C);
+
+  /// Loads `count` steps of each octet of the chunk; `packed` is the first of them, octets lie `steps` apart.
+  __device__ static void load(u32* slab, const u32* packed, int count, int steps) {
+    const u32 base = ptx::shared_address(slab);
+#pragma unroll
+    for (int k = 0; k < substeps; ++k)
+      for (int i = threadIdx.x; i < count * (step_words / 4); i += threads)
+        ptx::copy_async<16>(base + (k * C.steps_per_slab * step_words + i * 4) * 4,
+                            packed + i64(k) * steps * step_words + i * 4, true);
+  }
+};
+
+}  // namespace tconv::device
+// ---- tiles/x_tile.cuh
+// The input tile: a box of positions with its halo, for one chunk of channels, in shared memory.
+//
+// It holds 32-bit words: one fp32 channel, or two 16-bit channels of one position. A B fragment of
+// mma.sync is one word per register wherever it starts, so a tap is a constant offset into the tile and
+// one tile serves all taps.
+//
+//   channels first:  word (k, position) at k·word_stride + position, word_stride = 8 mod 32
+//   channels last:   word (k, position) at position·(chunk + 4) + k
+//
+// Both make the 32 words of a fragment, 4 words deep and 8 positions wide, fall into 32 banks.
+
+
+namespace tconv::device {
+
+/// The threads that load a tile are the whole block.
+struct BlockThreads {
+  __device__ static int index() { return threadIdx.x; }
+};
+
+template <GemmConfig C, class Threads = BlockThreads>
+struct XTile {
+  using Element = ElementOf<C>;
+  static constexpr int channels_per_word = device::channels_per_word(C);
+  static constexpr int chunk = C.chunk_words;
+  static constexpr int threads = loading_threads(C);
+  static constexpr bool last = C.x_channels_last;
+  // Copies move `vector` words: along positions (channels first) or channels (channels last).
+  // 0 stands for single 16-bit elements.
+  static constexpr int vector = C.x_vector;
+  static constexpr Int3 extent = x_extent(C);
+  static constexpr int positions = x_positions(C);
+  static constexpr int word_stride = x_word_stride(C);
+  static constexpr int position_stride = x_position_stride(C);
+  static constexpr int words = round_up(x_tile_words(C), 4);
+
+  /// Copies pass through registers: there is nothing asynchronous about them.
+  static constexpr bool through_registers = last ? vector == 0 : channels_per_word == 2;
+
+  /// Word offset of a column of the box, before a tap's own offset is added.
+  __device__ static int column_offset(int column) {
+    const int w = column % C.box.w, row = column / C.box.w;
+    const int h = row % C.box.h, d = row / C.box.h;  // d also counts the slices of one image after another
+    const int slice = d % C.box.d + d / C.box.d * extent.d;
+    return ((slice * extent.h + h) * extent.w + w) * position_stride;
+  }
+
+  // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
+  // walks down the chunk; channels last, a unit is a run of words of one position.
+  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
+                                    : positions / max_of(vector, 1);
+  static constexpr int lanes_for_units() {
+    if (last) return threads;
+    // Few lanes spread the work evenly over warps; many keep the offsets of a thread few.
+    int lanes = warp_size;
+    while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
+    return lanes;
+  }
+  static constexpr int unit_lanes = lanes_for_units();
+  static constexpr int depth_lanes = threads / unit_lanes;
+  static constexpr int slots = ceil_div(units, unit_lanes);
+
+  static_assert(threads % unit_lanes == 0, "warps must come in powers of two");
+
+  /// Reads chunk after chunk of one tile after another.
+  struct Loader {
+    const Element* image;  // channel 0 of the group
+    i64 channel_stride;
+    int offset[slots];  // of each unit inside the image, -1 where it is outside
+
+    __device__ static int unit_position(int unit) {
+      return last ? unit / (vector ? chunk / vector : chunk * channels_per_word) : unit * max_of(vector, 1);
+    }
+
+    __device__ void seek(const ForwardParams& p, const Tile& tile) {
+      image = static_cast<const Element*>(p.x) + tile.n * p.xs.n + i64(tile.group) * C.group_in * p.xs.c;
+      channel_stride = p.xs.c;
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       tile.origin.w - C.reach.w - x_lead(C)};
+#pragma unroll
+      for (int s = 0; s < slots; ++s) {
+        const int unit = Threads::index() % unit_lanes + s * unit_lanes;
+        const int position = unit_position(unit);
+        const int w = start.w + position % extent.w, row = position / extent.w;
+        const int slice = row / extent.h, image = slice / extent.d;
+        const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
+        const bool inside = unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                            unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        offset[s] = inside ? d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n)) : -1;
+      }
+    }
+
+    __device__ void load(u32* tile, int chunk_index) const {
+      if constexpr (last)
+        load_channels_last(tile, chunk_index);
+      else if constexpr (channels_per_word == 1)
+        load_channels_first(tile, chunk_index);
+      else
+        load_channel_pairs(tile, chunk_index);
+    }
+
+    /// Rounds to TF32 what this thread has copied and waited for: once per word, not once per tap.
+    __device__ static void round(u32* tile) {
+      static_assert(channels_per_word == 1);
+      if constexpr (last) {
+        constexpr int units_per_position = chunk / vector;
+#pragma unroll
+        for (int s = 0; s < slots; ++s) {
+          const int unit = Threads::index() + s * threads;
+          if (units % threads != 0 && s == slots - 1 && unit >= units) break;
+          round_words(tile + unit / units_per_position * position_stride + unit % units_per_position * vector);
+        }
+      } else {
+        const int depth = Threads::index() / unit_lanes, lane = Threads::index() % unit_lanes;
+#pragma unroll
+        for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k) {
+          const int word = k * depth_lanes + depth;
+          if (chunk % depth_lanes != 0 && word >= chunk) break;
+#pragma unroll
+          for (int s = 0; s < slots; ++s) {
+            if (units % unit_lanes != 0 && s == slots - 1 && lane + s * unit_lanes >= units) break;
+            round_words(tile + word * word_stride + (lane + s * unit_lanes) * vector);
+          }
+        }
+      }
+    }
+
+   private:
+    __device__ static void round_words(u32* words) {
+      if constexpr (vector == 4) {
+        const uint4 v = *reinterpret_cast<const uint4*>(words);
+        *reinterpret_cast<uint4*>(words) =
+            make_uint4(ptx::round_tf32(v.x), ptx::round_tf32(v.y), ptx::round_tf32(v.z), ptx::round_tf32(v.w));
+      } else {
+        *words = ptx::round_tf32(*words);
+      }
+    }
+
+    __device__ static bool in_group(int channel) {
+      return C.group_in % (chunk * channels_per_word) == 0 || channel < C.group_in;
+    }
+
+    __device__ void load_channels_first(u32* tile, int chunk_index) const {
+      const int depth = Threads::index() / unit_lanes, lane = Threads::index() % unit_lanes;
+      const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * 4;
+      const Element* const channel = image + (i64(chunk_index) * chunk + depth) * channel_stride;
+      const i64 step = depth_lanes * channel_stride;
+#pragma unroll
+      for (int s = 0; s < slots; ++s) {
+        if (units % unit_lanes != 0 && s == slots - 1 && lane + s * unit_lanes >= units) break;
+        // Where nothing is copied the address is not read.
+        const Element* source = channel + offset[s];
+#pragma unroll
+        for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k, source += step) {
+          const int word = k * depth_lanes + depth;
+          if (chunk % depth_lanes != 0 && word >= chunk) break;
+          ptx::copy_async<vector * 4>(base + (k * depth_lanes * word_stride + s * unit_lanes * vector) * 4, source,
+                                      offset[s] >= 0 && in_group(chunk_index * chunk + word));
+        }
+      }
+    }
+
+    __device__ void load_channels_last(u32* tile, int chunk_index) const {
+      constexpr int units_per_position = vector ? chunk / vector : chunk * channels_per_word;
+#pragma unroll
+      for (int s = 0; s < slots; ++s) {
+        const int unit = Threads::index() + s * threads;
+        if (units % threads != 0 && s == slots - 1 && unit >= units) break;
+        const int position = unit / units_per_position, part = unit % units_per_position;
+        if constexpr (vector > 0) {
+          const int channel = (chunk_index * chunk + part * vector) * channels_per_word;
+          const bool valid = offset[s] >= 0 && in_group(channel);
+          ptx::copy_async<vector * 4>(ptx::shared_address(tile + position * position_stride + part * vector),
+                                      image + offset[s] + channel * channel_stride, valid);
+        } else {
+          const int channel = chunk_index * chunk * channels_per_word + part;
+          const bool valid = offset[s] >= 0 && in_group(channel);
+          Element value{};
+          if (valid) value = image[offset[s] + channel * channel_stride];
+          reinterpret_cast<Element*>(tile + position * position_stride)[part] = value;
+        }
+      }
+    }
+
+    // 16-bit channels first: two channels meet in one word, so the copy passes through registers.
+    __device__ void load_channel_pairs(u32* tile, int chunk_index) const {
+      const int depth = Threads::index() / unit_lanes;
+#pragma unroll
+      for (int s = 0; s < slots; ++s) {
+        const int unit = Threads::index() % unit_lanes + s * unit_lanes;
+        if (units % unit_lanes != 0 && s == slots - 1 && unit >= units) break;
+#pragma unroll 2
+        for (int word = depth; word < chunk; word += depth_lanes) {
+          const int even = (chunk_index * chunk + word) * 2;
+          const Element* source = image + i64(even) * channel_stride + offset[s];
+          u32* target = tile + word * word_stride + unit * vector;
+          const bool inside = offset[s] >= 0;
+          interleave(target, source, source + channel_stride, inside && in_group(even), inside && in_group(even + 1));
+        }
+      }
+    }
+
+    /// target[i] = {low[i], high[i]} for `vector` positions.
+    __device__ static void interleave(u32* target, const Element* low, const Element* high, bool has_low,
+                                      bool has_high) {
+      if constexpr (vector == 1) {
+        const u32 a = has_low ? reinterpret_cast<const u16&>(*low) : 0;
+        const u32 b = has_high ? reinterpret_cast<const u16&>(*high) : 0;
+        *target = a | b << 16;
+      } else {
+        constexpr int pairs = vector / 2;
+        u32 a[pairs] = {}, b[pairs] = {};
+        if (has_low) read(a, low);
+        if (has_high) read(b, high);
+        u32 words[vector];
+#pragma unroll
+        for (int i = 0; i < pairs; ++i) {
+          words[2 * i] = __byte_perm(a[i], b[i], 0x5410);
+          words[2 * i + 1] = __byte_perm(a[i], b[i], 0x7632);
+        }
+        if constexpr (vector == 2) {
+          *reinterpret_cast<uint2*>(target) = make_uint2(words[0], words[1]);
+        } else {
+#pragma unroll
+          for (int i = 0; i < vector; i += 4)
+            *reinterpret_cast<uint4*>(target + i) = make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
+        }
+      }
+    }
+    template <int Pairs>
+    __device__ static void read(u32 (&to)[Pairs], const Element* from) {
+      if constexpr (Pairs == 4) {
+        const uint4 v = *reinterpret_cast<const uint4*>(from);
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+      } else {
+        to[0] = *reinterpret_cast<const u32*>(from);
+      }
+    }
+  };
+};
+
+}  // namespace tconv::device
+// ---- implicit_gemm.cuh
+// The general tensor-core kernel (sm_80): a transposed convolution as one matrix product per row block.
+//
+//   rows     (phase, output channel), packed into blocks whose phases share a list of steps
+//   columns  a box of positions q
+//   depth    for each chunk of channels, for each step (a tap's shift): eight words of channels
+//
+// Persistent blocks walk over tiles (row block, box, image). One pipeline of asynchronous copies runs
+// ahead of the products and across tile borders, so the loads of the next tile are under way while the
+// sums of this one are stored.
+//
+// C is the configuration (gemm_config.cuh), Tables the generated step and line tables (codegen.cpp).
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct ImplicitGemm {
+  using Params = ForwardParams;
+  using X = XTile<C>;
+  using W = WeightSlab<C>;
+  using Store = StagedStore<C>;
+
+  static constexpr int threads = threads_of(C);
+  static constexpr int stages = C.stages;
+  static constexpr int chunks = chunks_of(C);
+  static constexpr bool weights_resident = C.resident_steps > 0;
+  static constexpr int weight_words = weight_ring_words(C);
+  static constexpr int x_words = C.x_stages * X::words;
+
+  /// Issues the loads of one slab after another, `stages` − 1 slabs ahead of the products.
+  struct Producer {
+    const Params& p;
+    u32* weight_ring;
+    u32* x_ring;
+    int tile_index, chunk = 0, step = 0;  // what comes next
+    int slab_slot = 0, x_slot = 0;
+    Tile tile;
+    typename X::Loader loader;
+
+    __device__ Producer(const Params& params, u32* weights, u32* x)
+        : p(params), weight_ring(weights), x_ring(x), tile_index(blockIdx.x) {
+      seek();
+    }
+
+    /// Moves to the first tile at or after tile_index that has products.
+    __device__ void seek() {
+      for (; tile_index < p.tiles; tile_index += gridDim.x) {
+        tile = Tile::decode<C>(p, tile_index);
+        if (Tables::steps(tile.type) > 0) {
+          loader.seek(p, tile);
+          return;
+        }
+      }
+    }
+
+    __device__ void load_next() {
+      if (tile_index < p.tiles) {
+        const int steps = Tables::steps(tile.type);
+        if (step == 0) {
+          loader.load(x_ring + x_slot * X::words, chunk);
+          if (++x_slot == C.x_stages) x_slot = 0;
+        }
+        const int count = min(C.steps_per_slab, steps - step);
+        if constexpr (!weights_resident) {
+          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step), count,
+                  steps);
+          if (++slab_slot == stages) slab_slot = 0;
+        }
+        if ((step += count) == steps) {
+          step = 0;
+          if (++chunk == chunks) {
+            chunk = 0;
+            tile_index += gridDim.x;
+            seek();
+          }
+        }
+      }
+      ptx::commit_copies();
+    }
+  };
+
+  __device__ static const u32* packed_weights(const Params& p, const Tile& tile, int step) {
+    const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+    const i64 block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+    return p.weight + Tables::weight_base(tile.type) + (block * steps + step) * W::step_words;
+  }
+
+  __device__ static void run(const Params& p) {
+    extern __shared__ __align__(16) u32 shared[];
+    u32* const weights = shared;
+    u32* const x_ring = weights + weight_words;
+    const auto epilogue = Store::memory(x_ring + x_words);
+    Store::clear(epilogue);
+
+    if constexpr (weights_resident) {
+      for (int i = threadIdx.x; i < weight_words / 4; i += threads)
+        ptx::copy_async<16>(ptx::shared_address(weights) + i * 16, p.weight + i * 4, true);
+    }
+    Producer producer(p, weights, x_ring);
+#pragma unroll
+    for (int s = 0; s < stages - 1; ++s) producer.load_next();
+
+    const Consumer consumer;
+    int slab_slot = 0, x_slot = 0, turn = 0;
+    for (int index = blockIdx.x; index < p.tiles; index += gridDim.x, turn ^= 1) {
+      const Tile tile = Tile::decode<C>(p, index);
+      Store::describe_lines(p, tile, epilogue.table[turn], Tables{});
+      const int steps = Tables::steps(tile.type), first_entry = Tables::first_entry(tile.type);
+      float sum[C.tiles_m][C.tiles_n][4] = {};
+      if (steps > 0) {
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+          for (int step = 0; step < steps; step += C.steps_per_slab) {
+            ptx::wait_copies<stages - 2>();
+            if constexpr (C.math == Math::tf32) {
+              if (step == 0) X::Loader::round(x_ring + x_slot * X::words);
+            }
+            __syncthreads();  // this slab has arrived for everyone, and the slot before it is free
+            producer.load_next();
+            const u32* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
+                                               : weights + slab_slot * W::words;
+            consumer.multiply(sum, x_ring + x_slot * X::words, slab, weights_resident ? steps : C.steps_per_slab,
+                              first_entry + step, min(C.steps_per_slab, steps - step));
+            if (++slab_slot == stages) slab_slot = 0;
+          }
+          if (++x_slot == C.x_stages) x_slot = 0;
+        }
+      }
+      Store::store(p, tile, epilogue, epilogue.table[turn], sum);
+    }
+  }
+
+  /// One warp's part of the products.
+  struct Consumer {
+    int first_row_tile;
+    // Where this lane finds its word of each column tile. Tiles of one row of the box follow each other.
+    static constexpr bool one_row = C.box.w % (C.tiles_n * 8) == 0;
+    int column[one_row ? 1 : C.tiles_n];
+    static constexpr bool paired = C.chunk_words < 8;
+
+    __device__ Consumer() {
+      const int warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
+      first_row_tile = warp_m * C.tiles_m;
+      const int lane_offset = lane_index() % 4 * X::word_stride + lane_index() / 4 * X::position_stride;
+#pragma unroll
+      for (int n = 0; n < (one_row ? 1 : C.tiles_n); ++n)
+        column[n] = lane_offset + X::column_offset((warp_n * C.tiles_n + n) * 8);
+    }
+
+    using F = Fragments<C.math, C.tiles_m, C.tiles_n>;
+
+    /// A step as the table has it. Reading the table takes as long as a product: it is read two steps early.
+    struct Entry {
+      int low, high;  // where the step finds its first and its last four words
+      u32 mask;       // the row tiles it is for
+    };
+    __device__ Entry entry(int index) const {
+      return {Tables::low_offset(index), paired ? Tables::high_offset(index) : 0,
+              C.masked ? Tables::mask(index) >> first_row_tile : ~0u};
+    }
+
+    /// The operands of one product: `x` the octet, `a` this lane's part of the step's row tiles.
+    __device__ void load(F& f, const u32* x, const uint4* a, const Entry& step) const {
+#pragma unroll
+      for (int m = 0; m < C.tiles_m; ++m) {
+        const uint4 v = a[m * warp_size];
+        f.a[m][0] = v.x, f.a[m][1] = v.y, f.a[m][2] = v.z, f.a[m][3] = v.w;
+      }
+#pragma unroll
+      for (int n = 0; n < C.tiles_n; ++n) {
+        const u32* from = x + (one_row ? column[0] + n * 8 * X::position_stride : column[n]);
+        f.b[n][0] = from[step.low];
+        f.b[n][1] = paired ? from[step.high] : from[step.low + 4 * X::word_stride];
+      }
+    }
+
+    /// sum += the slab's products, step by step and octet by octet. Operands are read one product early, into
+    /// two buffers that take turns; what is read after the last step repeats it and is not used.
+    __device__ void multiply(float (&sum)[C.tiles_m][C.tiles_n][4], const u32* x, const u32* slab, int octet_steps,
+                             int first_entry, int count) const {
+      const uint4* const a = reinterpret_cast<const uint4*>(slab) + first_row_tile * warp_size + lane_index();
+      const auto entry_of = [&](int s) { return entry(first_entry + min(s, count - 1)); };
+      const auto load_from = [&](F& f, const Entry& step, int s, int k) {
+        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + min(s, count - 1)) * (W::step_words / 4), step);
+      };
+      F f[2];
+      Entry now = entry_of(0), next = entry_of(1);
+      load_from(f[0], now, 0, 0);
+      if constexpr (W::substeps == 1) {
+        Entry after = entry_of(2);
+#pragma unroll 1
+        for (int s = 0; s + 1 < count; s += 2) {
+          load_from(f[1], next, s + 1, 0);
+          f[0].multiply(sum, now.mask);
+          const u32 mask = next.mask;
+          now = after, next = entry_of(s + 3), after = entry_of(s + 4);
+          load_from(f[0], now, s + 2, 0);
+          f[1].multiply(sum, mask);
+        }
+        if (count % 2 == 1) f[0].multiply(sum, now.mask);
+      } else {
+#pragma unroll 1
+        for (int s = 0; s < count; ++s) {
+          const Entry after = entry_of(s + 2);
+#pragma unroll
+          for (int k = 0; k < W::substeps; ++k) {
+            if (k + 1 < W::substeps)
+              load_from(f[(k + 1) % 2], now, s, k + 1);
+            else
+              load_from(f[0], next, s + 1, 0);
+            f[k % 2].multiply(sum, now.mask);
+          }
+          now = next, next = after;
+        }
+      }
+    }
+
+    static_assert(W::substeps == 1 || W::substeps % 2 == 0, "operand buffers must take turns");
+  };
+};
+
+}  // namespace tconv::device
+// ---- pack.cuh
+// Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
+// of a channel and a step a shift; the tap that joins them is
+//   k·dilation = shift·stride + phase,  if there is one.
+
+
+namespace tconv::device {
+
+/// The tap of one dimension at which `phase` reads input q − shift, or -1.
+__device__ inline int tap_of(int shift, int phase, int stride, int dilation, int kernel) {
+  const int target = shift * stride + phase;
+  const int k = target / dilation;
+  return target % dilation == 0 && k < kernel ? k : -1;
+}
+
+/// Where an element of the packed weight comes from: one row, one step, one channel of a group.
+struct Origin {
+  int group, channel_block, word;
+  Int3 shift;
+};
+
+/// The weights of a row at a shift, from channel word `word`, as bits; zero where there is no such tap.
+template <GemmConfig C, class Row>
+__device__ u32 gather_word(const PackParams& p, const Origin& at, const Row& row) {
+  using Element = ElementOf<C>;
+  constexpr int per_word = channels_per_word(C);
+  const int co = at.channel_block * C.channels_per_block + row.channel;
+  const int kd = tap_of(at.shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
+  const int kh = tap_of(at.shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
+  const int kw = tap_of(at.shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  const bool exists = row.channel >= 0 && at.shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0;
+  const Element* filter = static_cast<const Element*>(p.weight) + i64(co) * p.stride_out + kd * p.stride_d +
+                          kh * p.stride_h + kw * p.stride_w;
+  Element value[per_word] = {};
+#pragma unroll
+  for (int i = 0; i < per_word; ++i) {
+    const int ci = at.word * per_word + i;
+    if (exists && ci < C.group_in) value[i] = filter[(i64(at.group) * C.group_in + ci) * p.stride_in];
+  }
+  if constexpr (per_word == 2) {
+    return value[0].bits | u32(value[1].bits) << 16;
+  } else {
+    const u32 bits = __float_as_uint(value[0]);
+    return C.math == Math::tf32 ? ptx::round_tf32(bits) : bits;
+  }
+}
+
+/// Takes the fastest index off a running index.
+__device__ inline int take(i64& rest, int size) {
+  const int index = int(rest % size);
+  rest /= size;
+  return index;
+}
+
+/// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
+template <GemmConfig C, class Tables>
+__device__ void pack_fragments(const PackParams& p) {
+  constexpr bool paired = C.chunk_words < 8;
+  for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
+    int type = 0;
+    while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
+    i64 rest = index - Tables::weight_base(type);
+    const int j = take(rest, 4), lane = take(rest, warp_size), row_tile = take(rest, row_tiles_of(C));
+    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
+    const int channel_block = take(rest, C.channel_blocks), group = int(rest);
+    const bool upper = j / 2 == 1;
+    const Origin at{group, channel_block, octet * 8 + lane % 4 + (upper && !paired ? 4 : 0),
+                    Tables::step_shift(type, step, paired && upper)};
+    p.packed[index] = gather_word<C>(p, at, Tables::row(type, row_tile * 16 + lane / 4 + j % 2 * 8));
+  }
+}
+
+/// [type][group][channel block][octet][step][part][row / 8][word / 4][row % 8][4]: operands of wgmma. In fp32 a
+/// part is the head or the remainder of the weights.
+template <GemmConfig C, class Tables>
+__device__ void pack_rows(const PackParams& p) {
+  constexpr int parts = weight_parts(C);
+  for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
+    int type = 0;
+    while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
+    i64 rest = index - Tables::weight_base(type);
+    const int low_word = take(rest, 4), low_row = take(rest, 8), high_word = take(rest, 2);
+    const int row = take(rest, C.rows / 8) * 8 + low_row, part = take(rest, parts);
+    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
+    const int channel_block = take(rest, C.channel_blocks), group = int(rest);
+    const Origin at{group, channel_block, octet * 8 + high_word * 4 + low_word, Tables::step_shift(type, step, false)};
+    u32 word = gather_word<C>(p, at, Tables::row(type, row));
+    if constexpr (parts == 2) {
+      u32 head, remainder;
+      split_tf32(word, head, remainder);
+      word = part == 0 ? head : ptx::round_tf32(remainder);
+    }
+    p.packed[index] = word;
+  }
+}
+
+}  // namespace tconv::device
+// ---- ptx/barrier.cuh
+// Barriers: mbarrier in shared memory (sm_90), and named barriers of part of a block.
+
+
+namespace tconv::device::ptx {
+
+__device__ inline void barrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// Makes initialised barriers visible to copies that will complete on them.
+__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ inline void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives, and expects `bytes` more from copies before the phase completes.
+__device__ inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+/// Waits until the phase with this parity has completed. Never wait more than one phase ahead.
+__device__ inline void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+/// Whether the phase with this parity has completed.
+__device__ inline bool barrier_test(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+/// Arrives when all copies this thread has begun (copy_async) are complete.
+__device__ inline void barrier_arrive_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Orders this thread's writes to shared memory before reads by tensor cores and copies.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
+__device__ inline void named_sync(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- epilogue/run_store.cuh
+// The epilogue of the warpgroup kernel. A thread has sums of a few positions and of all rows.
+//
+// Channels first, they leave through shared memory: a line (one channel, phase along depth and height) has a
+// run of outputs for each row of positions of the box, in which the phases along the width interleave. Runs
+// are staged at the alignment they have in memory, so that all but their ragged ends leave 16 bytes at a time.
+// Where boxes overlap along the width, runs begin and end at whole sectors of memory and only the ends of a row
+// are ragged: a sector written in two parts by two blocks is paid for twice.
+//
+// With any other strides, channels last first of all, sums go to memory directly.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Team>
+struct RunStore {
+  using Element = ElementOf<C>;
+  static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
+  static constexpr int phases = C.width_phases, lines = lines_of_block(C);
+  static constexpr int positions = box_positions(C), rows_in_box = box_rows(C);
+  static constexpr int vector = store_vector(C);
+  static constexpr int run_stride = device::run_stride(C), line_stride = staged_line_stride(C);
+  static constexpr int passes = ceil_div(C.rows, C.stage_rows), pass_lines = stage_lines(C);
+  static_assert(passes == 1 || C.stage_rows % (8 * phases / gcd(8, phases)) == 0, "a pass holds whole lines");
+
+  struct Line {
+    i64 offset;  // of the first output of its first run, outside the tensor perhaps
+    float bias;
+    u32 low;               // the same as `offset`, from address zero, modulo 2^32
+    int first_d, first_h;  // where that run is
+    int exists, unused;
+  };
+  static_assert(sizeof(Line) == row_line_bytes);
+
+  /// A run of the pass: where it goes, which part of it, and where it is staged.
+  struct Run {
+    Element* at;  // its first output, outside the tensor perhaps
+    unsigned short first, end;
+    u32 staged;
+  };
+  static_assert(sizeof(Run) == run_entry_bytes);
+  static constexpr int runs = pass_lines * rows_in_box;
+
+  /// Shared memory of a team. Lines are described for the next tile while others still store this one.
+  struct Memory {
+    unsigned char* staging;
+    Line* table;
+    __device__ unsigned char* buffer(u32 pass) const {
+      return staging + (C.stage_buffers == 2 ? (pass & 1) * stage_bytes(C) : 0);
+    }
+    __device__ Line* lines_of(u32 tile) const { return table + (tile & 1) * lines; }
+  };
+
+  template <class Tables>
+  __device__ static void describe(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
+    for (int i = Team::thread(); i < lines; i += warpgroup_size) {
+      const u32 entry = tables.line(tile.type, i);
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      const int channel = tile.group * C.group_out + local;
+      Line line{};
+      line.exists = entry != 0xffffffff && local < C.group_out;
+      line.first_d = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
+      line.first_h = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
+      line.offset = tile.n * p.ys.n + channel * p.ys.c + i64(line.first_d) * p.ys.d + i64(line.first_h) * p.ys.h +
+                    i64(tile.origin.w * C.stride.w - C.padding.w) * p.ys.w;
+      line.low = u32(reinterpret_cast<u64>(p.y) / sizeof(Element) + u64(line.offset));
+      line.bias = p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      table[i] = line;
+    }
+  }
+
+  /// Stores a tile. `pass_count` counts the passes of all tiles so far.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& memory, const Line* table,
+                               const float (&sum)[position_tiles][registers], u32& pass_count) {
+    if constexpr (C.y_rows) {
+#pragma unroll
+      for (int pass = 0; pass < passes; ++pass, ++pass_count) {
+        Element* const buffer = reinterpret_cast<Element*>(memory.buffer(pass_count));
+        Run* const run_table = reinterpret_cast<Run*>(memory.buffer(pass_count) + staging_bytes(C));
+        // With two buffers, whoever is here has read the one before the last: it waited for this one.
+        if (C.stage_buffers == 1 || pass == 0) Team::sync();
+        describe_runs(p, tile, table, run_table, pass);
+        stage(buffer, table, p, sum, pass);
+        Team::sync();
+        store_runs(buffer, run_table);
+      }
+    } else {
+      Team::sync();
+      store_elements(p, tile, table, sum);
+    }
+  }
+
+ private:
+  /// A column of the tile as a place in its box.
+  struct Place {
+    int row, w;  // the row counts images, slices and rows of positions
+    __device__ explicit Place(int column) : row(column / C.box.w), w(column % C.box.w) {}
+  };
+  struct BoxRow {
+    int image, d, h;
+    __device__ explicit BoxRow(int row)
+        : image(row / (C.box.d * C.box.h)), d(row / C.box.h % C.box.d), h(row % C.box.h) {}
+    __device__ i64 offset(const ForwardParams& p) const {
+      return i64(image) * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+    }
+  };
+  __device__ static int column(int tile, int half) {
+    return tile * 64 + Team::thread() / warp_size * 16 + lane_index() / 4 + half * 8;
+  }
+  __device__ static int first_row_of_pair() { return lane_index() % 4 * 2; }
+
+  /// A row of the product as a line and the phase of an output.
+  struct RowPlace {
+    int line, phase;
+    __device__ explicit RowPlace(int row) {
+      int index;
+      if constexpr (C.channel_rows) {
+        constexpr int channels = C.channels_per_block;
+        index = row / channels % phases;
+        line = row / (channels * phases) * channels + row % channels;
+      } else {
+        index = row % phases, line = row / phases;
+      }
+      phase = index;
+      if constexpr (phases < C.stride.w) {
+#pragma unroll
+        for (int i = 0; i < phases; ++i)
+          if (index == i) phase = phase_with_taps(C, i);
+      }
+    }
+  };
+
+  __device__ static u32 skew_of(u32 low) { return low % vector; }
+
+  __device__ static void stage(Element* buffer, const Line* table, const ForwardParams& p,
+                               const float (&sum)[position_tiles][registers], int pass) {
+    int place[position_tiles][2];
+    u32 row_low[position_tiles][2];
+#pragma unroll
+    for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Place at(column(m, half));
+        place[m][half] = at.row * run_stride + at.w * C.stride.w;
+        row_low[m][half] = rows_in_box == 1 ? 0 : u32(BoxRow(at.row).offset(p));
+      }
+    constexpr int pass_tiles = C.stage_rows / 8;
+#pragma unroll
+    for (int i = 0; i < pass_tiles; ++i) {
+      const int n = pass * pass_tiles + i;
+      if (n * 8 >= C.rows) break;
+      // Places that take a division are not worked out for all rows at once: there are not registers enough.
+      if constexpr (8 % phases != 0) asm volatile("" ::: "memory");
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const RowPlace row(n * 8 + first_row_of_pair() + e);
+        if (C.rows % phases != 0 && row.line >= lines) continue;
+        const Line& line = table[row.line];
+        const float bias = line.bias;
+        const u32 low = line.low;
+        Element* const at = buffer + (row.line - pass * pass_lines) * line_stride;
+        const bool fills_gaps = phases < C.stride.w && row.phase == phase_with_taps(C, 0);
+#pragma unroll
+        for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (positions < 64 * position_tiles && column(m, half) >= positions) continue;
+            Element* const target = at + place[m][half] + skew_of(low + row_low[m][half]);
+            target[row.phase] = to_element<Element>(sum[m][n * 4 + half * 2 + e] + bias);
+            // Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+            if (fills_gaps) {
+#pragma unroll
+              for (int phase = 0; phase < C.stride.w; ++phase)
+                if (!phase_has_taps(C, phase)) target[phase] = to_element<Element>(bias);
+            }
+          }
+      }
+    }
+  }
+
+  /// Works out every run of a pass once, each by one thread: the stores themselves should do nothing but store.
+  __device__ static void describe_runs(const ForwardParams& p, const Tile& tile, const Line* table, Run* run_table,
+                                       int pass) {
+    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
+#pragma unroll 1
+    for (int item = Team::thread(); item < runs; item += warpgroup_size) {
+      const int in_pass = item / rows_in_box, row = item % rows_in_box;
+      Run run{};
+      if (pass * pass_lines + in_pass < lines) {
+        const Line& line = table[pass * pass_lines + in_pass];
+        const BoxRow at(row);
+        const bool exists = line.exists && unsigned(line.first_d + at.d * C.stride.d) < unsigned(p.out.d) &&
+                            unsigned(line.first_h + at.h * C.stride.h) < unsigned(p.out.h) &&
+                            (C.images == 1 || tile.n + at.image < p.batch);
+        const i64 offset = rows_in_box == 1 ? 0 : at.offset(p);
+        const u32 low = line.low + u32(offset);
+        int first = max(0, -ow0), end = min(C.box.w * C.stride.w, p.out.w - ow0);
+        if constexpr (C.window > 1) {
+          constexpr int advance = box_advance(C) * C.stride.w;
+          const auto aligned = [&](int c) { return c + int((0u - (low + u32(c))) % C.window); };
+          if (tile.box_w > 0) first = max(first, aligned(0));
+          if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+        }
+        run.at = static_cast<Element*>(p.y) + line.offset + offset;
+        run.first = static_cast<unsigned short>(first);
+        run.end = static_cast<unsigned short>(exists ? max(end, 0) : 0);
+        run.staged = u32(in_pass * line_stride + row * run_stride);
+      }
+      run_table[item] = run;
+    }
+  }
+
+  /// Threads take one vector after another; vectors are aligned in memory and in the staging buffer, and the first
+  /// one of a run may begin before it.
+  __device__ static void store_runs(const Element* buffer, const Run* run_table) {
+    constexpr int vectors = run_stride / vector;  // of a run
+#pragma unroll 2
+    for (int item = Team::thread(); item < runs * vectors; item += warpgroup_size) {
+      const int index = item / vectors, place = item % vectors * vector;
+      const Run run = run_table[index];
+      const uint4 value = *reinterpret_cast<const uint4*>(buffer + run.staged + place);
+      const int skew = int(reinterpret_cast<u64>(run.at) / sizeof(Element) % vector);
+      const int c = place - skew;
+      if (c >= run.first && c + vector <= run.end) {
+        *reinterpret_cast<uint4*>(run.at + c) = value;
+      } else if (c + vector > run.first && c < run.end) {
+        const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+        for (int i = 0; i < vector; ++i)
+          if (c + i >= run.first && c + i < run.end) run.at[c + i] = elements[i];
+      }
+    }
+  }
+
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Line* table,
+                                        const float (&sum)[position_tiles][registers]) {
+    Element* const y = static_cast<Element*>(p.y);
+    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
+    // Pairs of rows are neighbouring channels, and stay together where memory has them together.
+    constexpr bool pairs = C.y_pairs && C.channel_rows && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+#pragma unroll
+    for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int at_column = column(m, half);
+        const Place place(at_column);
+        const BoxRow at(place.row);
+        if (at_column >= positions || (C.images > 1 && tile.n + at.image >= p.batch)) continue;
+        const i64 offset = at.offset(p) + i64(place.w * C.stride.w) * p.ys.w;
+        const int ow = ow0 + place.w * C.stride.w;
+#pragma unroll
+        for (int n = 0; n < C.rows / 8; ++n)
+#pragma unroll
+          for (int e = 0; e < 2; e += pairs ? 2 : 1) {
+            const RowPlace row(n * 8 + first_row_of_pair() + e);
+            if (row.line >= lines) continue;
+            const Line& line = table[row.line];
+            if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
+                unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h) ||
+                unsigned(ow + row.phase) >= unsigned(p.out.w))
+              continue;
+            Element* const target = y + (line.offset + offset + i64(row.phase) * p.ys.w);
+            const float* const value = sum[m] + n * 4 + half * 2 + e;
+            if constexpr (pairs) {
+              store_pair(target, value[0] + line.bias, value[1] + table[row.line + 1].bias);
+            } else {
+              *target = to_element<Element>(value[0] + line.bias);
+            }
+          }
+        // The phases without taps, once for each line.
+        if constexpr (phases < C.stride.w) {
+          for (int i = lane_index() % 4; i < lines; i += 4) {
+            const Line& line = table[i];
+            if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
+                unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h))
+              continue;
+#pragma unroll
+            for (int phase = 0; phase < C.stride.w; ++phase)
+              if (!phase_has_taps(C, phase) && unsigned(ow + phase) < unsigned(p.out.w))
+                y[line.offset + offset + i64(phase) * p.ys.w] = to_element<Element>(line.bias);
+          }
+        }
+      }
+  }
+
+  __device__ static void store_pair(float* target, float a, float b) {
+    *reinterpret_cast<float2*>(target) = make_float2(a, b);
+  }
+  template <class Half>
+  __device__ static void store_pair(Half* target, float a, float b) {
+    *reinterpret_cast<u32*>(target) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/bulk_copy.cuh
+// cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
+// multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
+
+
+namespace tconv::device::ptx {
+
+/// From global to shared memory; completes on a barrier that expects the bytes.
+__device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- ptx/wgmma.cuh
+// wgmma (sm_90a): products of a warpgroup, 64 x N, one operand in registers and one in shared memory.
+//
+// The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
+// that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
+// warp's 16 x 8 tile of columns 8n to 8n + 7.
+
+
+namespace tconv::device::ptx {
+
+/// Describes an operand of N rows by eight words at `address`: [row / 8][word / 4][row % 8][word % 4], without
+/// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
+__device__ inline u64 wgmma_operand(u32 address) {
+  constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
+  // All lanes have the same address; saying so lets it live in a uniform register.
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+}
+
+/// Orders register and shared-memory accesses before the products that follow.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits until all but the newest `Pending` groups of products are complete.
+template <int Pending>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+template <int Registers>
+__device__ inline void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+}  // namespace tconv::device::ptx
+// ---- warpgroup_gemm.cuh
+// The warpgroup kernel (sm_90a): the product on wgmma, with x as it lies in memory.
+//
+//   rows     positions, 64 for each product of a warpgroup
+//   columns  (phase, output channel) rows of the plan, N of them
+//   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
+//
+// x is the operand in registers. Its tile is the one of the general kernel, copied as it is: a lane reads its
+// words where the tap's shift puts them, rounds or splits them on the way, and no transposed copy is ever
+// made. Weights are the operand in shared memory, packed once in the order the tensor core reads.
+//
+// A block has one warpgroup that loads and one to three teams. A team is a warpgroup that multiplies and
+// stores, and its share of the loading threads; it works on tiles of its own. While one team, or the team of
+// another block of the multiprocessor, stores, the tensor cores work for the others.
+//
+// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block;
+// elsewhere each tile streams them through a ring.
+//
+// C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
+
+
+namespace tconv::device {
+
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
+template <int Slots>
+struct Ring {
+  int slot = 0;
+  u32 parity = 0;
+  __device__ void advance() {
+    if (++slot == Slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct WarpgroupGemm {
+  static constexpr int threads = warpgroup_size * (1 + C.teams);
+  static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
+  static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
+  static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
+  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+  // Operands are read for about four octets at a time: fewer would wait for shared memory more than they multiply.
+  static constexpr int batch_steps = split ? 1 : batch_steps_of(C);
+  static constexpr int batch_octets = batch_steps * octets;
+  static_assert(position_tiles == 1 || position_tiles % 2 == 0, "operand buffers take turns");
+
+  /// The warpgroup of a team that multiplies and stores.
+  struct Multipliers {
+    __device__ static int team() { return threadIdx.x / warpgroup_size - 1; }
+    __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+    __device__ static void sync() { ptx::named_sync(1 + team(), warpgroup_size); }
+  };
+  /// The threads that load x for a team.
+  struct Loaders {
+    static constexpr int count = x_loaders_of(C);
+    __device__ static int team() { return threadIdx.x / count; }
+    __device__ static int index() { return threadIdx.x % count; }
+    static_assert(count * C.teams <= warpgroup_size);
+  };
+  using X = XTile<C, Loaders>;
+  using Store = RunStore<C, Multipliers>;
+
+  /// The tiles of a team: every `stride`th from its own.
+  struct Schedule {
+    int block, box, box_stride, boxes;
+    __device__ Schedule(const ForwardParams& p, int team) {
+      constexpr int blocks = Tile::blocks(C);
+      if constexpr (resident) {
+        block = blockIdx.x % blocks;
+        box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
+        boxes = p.tiles / blocks;
+      } else {
+        block = 0;
+        box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+        boxes = p.tiles;
+      }
+    }
+    __device__ bool done() const { return box >= boxes; }
+    __device__ void advance() { box += box_stride; }
+    __device__ Tile tile(const ForwardParams& p) const {
+      return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
+    }
+    /// The packed weights of a tile.
+    __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
+      const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+      const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+      return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
+             row_block * steps * weight_parts(C) * row_step_bytes(C);
+    }
+  };
+
+  struct Shared {
+    u32 resident_weights;
+    u32* x;
+    u32 weights;
+    typename Store::Memory store;
+    u32 barriers;
+    __device__ explicit Shared(int team) {
+      extern __shared__ __align__(128) unsigned char memory[];
+      constexpr int x_bytes = C.x_stages * x_slot_words * 4;
+      resident_weights = ptx::shared_address(memory);
+      unsigned char* const own = memory + resident_bytes(C) + team * team_bytes(C);
+      x = reinterpret_cast<u32*>(own);
+      weights = ptx::shared_address(own) + x_bytes;
+      store.staging = own + x_bytes + weight_ring_bytes(C);
+      store.table = reinterpret_cast<typename Store::Line*>(store.staging +
+                                                            C.stage_buffers * stage_bytes(C));
+      barriers = ptx::shared_address(memory) + resident_bytes(C) + C.teams * team_bytes(C) +
+                 (1 + team * team_barriers(C)) * 8;
+    }
+    static constexpr int x_slot_words = round_up(x_tile_words(C), 32);
+    __device__ u32 x_full(int slot) const { return barriers + slot * 8; }
+    __device__ u32 x_empty(int slot) const { return x_full(C.x_stages + slot); }
+    __device__ u32 weights_full(int slot) const { return x_full(2 * C.x_stages + slot); }
+    __device__ u32 weights_empty(int slot) const { return x_full(2 * C.x_stages + C.stages + slot); }
+    __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
+  };
+
+  __device__ static void run(const ForwardParams& p) {
+    constexpr int warps = warpgroup_size / warp_size;
+    if (threadIdx.x == 0) {
+      for (int team = 0; team < C.teams; ++team) {
+        const Shared shared(team);
+        for (int i = 0; i < C.x_stages; ++i) {
+          ptx::barrier_init(shared.x_full(i), Loaders::count);
+          ptx::barrier_init(shared.x_empty(i), warps);
+        }
+        for (int i = 0; i < C.stages; ++i) {
+          ptx::barrier_init(shared.weights_full(i), 1);
+          ptx::barrier_init(shared.weights_empty(i), warps);
+        }
+      }
+      ptx::barrier_init(Shared::weights_resident(), 1);
+      ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x < warpgroup_size) {
+      ptx::registers_decrease<loading_registers>();
+      if (resident && threadIdx.x == 0) load_resident(p);
+      if (Loaders::team() < C.teams)
+        load_x(p, Shared(Loaders::team()));
+      else if (!resident && threadIdx.x == warpgroup_size / 2)
+        load_weights(p, Shared(0));
+    } else {
+      ptx::registers_increase<multiplying_registers(C)>();
+      multiply_and_store(p, Shared(Multipliers::team()));
+    }
+  }
+
+  // ---- The loading warpgroup -----------------------------------------------------------------------
+
+  __device__ static void load_resident(const ForwardParams& p) {
+    const Schedule schedule(p, 0);
+    const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+    const unsigned char* from = schedule.weights(p, tile);
+    // The largest copy an instruction takes is below a megabyte, and shared memory is smaller still.
+    ptx::barrier_arrive_expect(Shared::weights_resident(), resident_bytes(C));
+    ptx::bulk_load(Shared(0).resident_weights, from, resident_bytes(C), Shared::weights_resident());
+  }
+
+  /// Copies chunk after chunk. Where there are many taps, the thread that copied a TF32 word rounds it before it is
+  /// handed over: while the next copy is under way, or at once where there is no free slot to copy to.
+  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    constexpr bool rounds = C.round_on_load;
+    typename X::Loader loader;
+    Ring<C.x_stages> ring, complete;
+    bool pending = false;  // a copy that is not handed over yet
+    const auto hand_over = [&] {
+      if constexpr (rounds) X::Loader::round(shared.x + complete.slot * Shared::x_slot_words);
+      ptx::barrier_arrive(shared.x_full(complete.slot));
+      complete.advance();
+    };
+    for (Schedule schedule(p, Loaders::team()); !schedule.done(); schedule.advance()) {
+      const Tile tile = schedule.tile(p);
+      if (Tables::steps(tile.type) == 0) continue;
+      loader.seek(p, tile);
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk, ring.advance()) {
+        if (rounds && pending && !ptx::barrier_test(shared.x_empty(ring.slot), ring.parity ^ 1)) {
+          ptx::wait_copies<0>();
+          hand_over();
+          pending = false;
+        }
+        ptx::barrier_wait(shared.x_empty(ring.slot), ring.parity ^ 1);
+        loader.load(shared.x + ring.slot * Shared::x_slot_words, chunk);
+        if constexpr (X::through_registers) {
+          ptx::barrier_arrive(shared.x_full(ring.slot));
+        } else if constexpr (rounds) {
+          ptx::commit_copies();
+          if (pending) {
+            ptx::wait_copies<1>();
+            hand_over();
+          }
+          pending = true;
+        } else {
+          ptx::barrier_arrive_copies(shared.x_full(ring.slot));
+        }
+      }
+    }
+    if (pending) {
+      ptx::wait_copies<0>();
+      hand_over();
+    }
+  }
+
+  __device__ static void load_weights(const ForwardParams& p, const Shared& shared) {
+    Ring<C.stages> ring;
+    for (Schedule schedule(p, 0); !schedule.done(); schedule.advance()) {
+      const Tile tile = schedule.tile(p);
+      const unsigned char* const packed = schedule.weights(p, tile);
+      const int steps = Tables::steps(tile.type);
+      for (int chunk = 0; chunk < chunks; ++chunk)
+        for (int step = 0; step < steps; step += C.steps_per_slab, ring.advance()) {
+          const int bytes = min(C.steps_per_slab, steps - step) * step_bytes;
+          ptx::barrier_wait(shared.weights_empty(ring.slot), ring.parity ^ 1);
+          ptx::barrier_arrive_expect(shared.weights_full(ring.slot), octets * bytes);
+          for (int o = 0; o < octets; ++o)
+            ptx::bulk_load(shared.weights + ring.slot * row_slab_bytes(C) + o * C.steps_per_slab * step_bytes,
+                           packed + (i64(chunk * octets + o) * steps + step) * step_bytes, bytes,
+                           shared.weights_full(ring.slot));
+        }
+    }
+  }
+
+  // ---- Products and stores -------------------------------------------------------------------------
+
+  __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
+    if constexpr (resident) ptx::barrier_wait(Shared::weights_resident(), 0);
+    Products products(shared);
+    u32 tiles = 0, passes = 0;
+    for (Schedule schedule(p, Multipliers::team()); !schedule.done(); schedule.advance(), ++tiles) {
+      const Tile tile = schedule.tile(p);
+      auto* const lines = shared.store.lines_of(tiles);
+      Store::describe(p, tile, lines, Tables{});
+      float sum[position_tiles][registers];
+      products.multiply(sum, tile.type);
+      Store::store(p, tile, shared.store, lines, sum, passes);
+    }
+  }
+
+  struct Products {
+    const Shared& shared;
+    Ring<C.x_stages> x;
+    Ring<C.stages> weights;
+    // Where this lane finds its words of each tile of positions, the first eight and the last eight.
+    static constexpr bool halves_follow = C.box.w % 16 == 0;
+    int column[position_tiles][halves_follow ? 1 : 2];
+
+    /// One operand: four words of each octet of a few steps, and in fp32 their remainders.
+    struct Operand {
+      u32 head[batch_octets][4];
+      u32 rest[split ? batch_octets : 1][4];
+    };
+    Operand a[2];
+
+    __device__ explicit Products(const Shared& s) : shared(s) {
+      const int first = Multipliers::thread() / warp_size * 16 + lane_index() / 4;
+#pragma unroll
+      for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+        for (int half = 0; half < (halves_follow ? 1 : 2); ++half)
+          column[m][half] = lane_index() % 4 * X::word_stride +
+                            X::column_offset(min(m * 64 + first + half * 8, box_positions(C) - 1));
+    }
+
+    /// Reads the operand of one step, the `place`th of its batch.
+    __device__ void load(Operand& operand, const u32* tile, int m, int place) const {
+      const u32* const low = tile + column[m][0];
+      const u32* const high = halves_follow ? low + 8 * X::position_stride : tile + column[m][halves_follow ? 0 : 1];
+#pragma unroll
+      for (int o = 0; o < octets; ++o) {
+        const u32 word[4] = {low[o * 8 * X::word_stride], high[o * 8 * X::word_stride],
+                             low[(o * 8 + 4) * X::word_stride], high[(o * 8 + 4) * X::word_stride]};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if constexpr (split)
+            split_tf32(word[i], operand.head[o][i], operand.rest[o][i]);
+          else
+            operand.head[place * octets + o][i] =
+                C.math == Math::tf32 && !C.round_on_load ? ptx::round_tf32(word[i]) : word[i];
+        }
+      }
+    }
+
+    /// Bytes between the octets of a step.
+    static constexpr int octet_bytes = (resident ? C.resident_steps : C.steps_per_slab) * step_bytes;
+
+    /// Issues the products of `Steps` steps, whose weights begin at `slab`. All other descriptors are constants away
+    /// from its own: a product waits for each value that has to be made uniform first.
+    template <int Steps>
+    __device__ static void issue(float (&sum)[registers], const Operand& operand, u64 slab, bool add) {
+      const auto weights_at = [&](int bytes) { return slab + u64(bytes / 16); };
+      ptx::wgmma_fence();
+      if constexpr (split) {
+        // The small products first: they are lost in nothing yet.
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(sum, operand.rest[o], weights_at(o * octet_bytes), o > 0);
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(sum, operand.head[o], weights_at(o * octet_bytes + row_step_bytes(C)), true);
+      }
+#pragma unroll
+      for (int s = 0; s < Steps; ++s)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(sum, operand.head[s * octets + o], weights_at(o * octet_bytes + s * step_bytes),
+                          split || add || s + o > 0);
+      ptx::wgmma_commit();
+    }
+
+    /// Lets a slot be loaded again, whose products are complete: one lane of each warp says so.
+    __device__ static void release(u32 barrier) {
+      if (lane_index() == 0) ptx::barrier_arrive(barrier);
+    }
+
+    __device__ void multiply(float (&sum)[position_tiles][registers], int type) {
+      const int steps = Tables::steps(type), first_entry = Tables::first_entry(type);
+      if (split || steps == 0) {
+#pragma unroll
+        for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+          for (int i = 0; i < registers; ++i) sum[m][i] = 0;
+      }
+      bool add = false;
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks && steps > 0; ++chunk, x.advance()) {
+        ptx::barrier_wait(shared.x_full(x.slot), x.parity);
+        const u32* const tile = shared.x + x.slot * Shared::x_slot_words;
+        if constexpr (resident) {
+          const u32 slab = shared.resident_weights + chunk * octets * steps * step_bytes;
+          multiply_steps(sum, tile, slab, first_entry, steps, add);
+          add = true;
+        } else {
+#pragma unroll 1
+          for (int step = 0; step < steps; step += C.steps_per_slab, weights.advance()) {
+            ptx::barrier_wait(shared.weights_full(weights.slot), weights.parity);
+            multiply_steps(sum, tile, shared.weights + weights.slot * row_slab_bytes(C), first_entry + step,
+                           min(C.steps_per_slab, steps - step), add);
+            add = true;
+            // Products must not be under way from one slab to the next: the assembler would run them one by one.
+            ptx::wgmma_wait<0>();
+            release(shared.weights_empty(weights.slot));
+          }
+        }
+        ptx::wgmma_wait<0>();
+        release(shared.x_empty(x.slot));
+      }
+    }
+
+    /// A few steps of one chunk. Operands are read while the products before them are formed; the last products
+    /// are still under way at the end.
+    __device__ void multiply_steps(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
+                                   int count, bool add) {
+      if constexpr (split) {
+        multiply_split(sum, tile, slab, entry, count);
+        return;
+      }
+      int s = 0;
+#pragma unroll 1
+      for (; s + batch_steps <= count; s += batch_steps, slab += batch_steps * step_bytes, add = true)
+        batch<batch_steps>(sum, tile, slab, entry + s, add);
+      if constexpr (batch_steps > 1) {
+#pragma unroll 1
+        for (; s < count; ++s, slab += step_bytes, add = true)
+          batch<1>(sum, tile, slab, entry + s, add);
+      }
+    }
+
+    template <int Steps>
+    __device__ void batch(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
+                          bool add) {
+      const u64 weights_at = ptx::wgmma_operand(slab);
+      const u32* at[Steps];
+#pragma unroll
+      for (int s = 0; s < Steps; ++s) at[s] = tile + Tables::low_offset(entry + s);
+      if constexpr (position_tiles == 1) ptx::wgmma_wait<0>();  // there is one buffer
+#pragma unroll
+      for (int m = 0; m < position_tiles; ++m) {
+#pragma unroll
+        for (int s = 0; s < Steps; ++s) load(a[m % 2], at[s], m, s);
+        issue<Steps>(sum[m], a[m % 2], weights_at, add);
+        if constexpr (position_tiles > 1) ptx::wgmma_wait<1>();
+      }
+    }
+
+    /// fp32: products of one step are summed by the tensor core, which truncates, and added to the others by the
+    /// fp32 adder, which rounds to nearest.
+    __device__ void multiply_split(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
+                                   int count) {
+#pragma unroll 1
+      for (int s = 0; s < count; ++s, slab += step_bytes) {
+        const u32* const at = tile + Tables::low_offset(entry + s);
+        load(a[0], at, 0, 0);
+        float part[2][registers];
+#pragma unroll
+        for (int m = 0; m < position_tiles; ++m) {
+          issue<1>(part[m % 2], a[m % 2], ptx::wgmma_operand(slab), false);
+          if (m > 0) {
+            ptx::wgmma_wait<1>();
+#pragma unroll
+            for (int i = 0; i < registers; ++i) sum[m - 1][i] += part[(m - 1) % 2][i];
+          }
+          if (m + 1 < position_tiles) load(a[(m + 1) % 2], at, m + 1, 0);
+        }
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < registers; ++i) sum[position_tiles - 1][i] += part[(position_tiles - 1) % 2][i];
+      }
+    }
+  };
+};
+
+}  // namespace tconv::device
+// ---- direct_config.cuh
+// The configuration of the direct kernels: few channels per group, where a layer is a copy with a few
+// multiply-adds. Host and device compile this file; batch and lengths are not in it.
+
+
+namespace tconv::device {
+
+struct DirectConfig {
+  // The layer.
+  int groups, group_in, group_out;
+  Int3 kernel, stride, padding, dilation;
+
+  // Memory.
+  bool channels_last;  // lanes run over channels (direct_channels.cuh), else over positions (direct_rows.cuh)
+  bool dense_weight;   // in the order in, out, depth, height, width
+  int x_vector;        // elements of one load
+  int y_vector;        // elements of one store
+  bool staged;         // rows: outputs pass through shared memory, else a thread's are one aligned vector
+
+  // What one thread computes: all phases of so many positions along the width and the height.
+  int positions;
+  int rows;      // 0: one row of outputs, whose taps along the height are found at run time
+  int channels;  // output channels; groups where lanes run over channels
+  int slots;     // channels last: threads side by side along the channels
+  int blocks_per_sm;
+
+  constexpr bool operator==(const DirectConfig&) const = default;
+};
+
+constexpr int direct_threads = 256;
+
+/// The largest shift of the input along a dimension.
+constexpr int reach_of(int kernel, int stride, int dilation) { return (kernel - 1) * dilation / stride; }
+
+/// Rows of outputs of a thread.
+constexpr int out_rows_of(const DirectConfig& c) { return c.rows ? c.rows * c.stride.h : 1; }
+
+/// Channels last keeps the weights of the block's channels in shared memory.
+constexpr int direct_shared_bytes(const DirectConfig& c, int accumulator_bytes) {
+  return c.channels_last ? volume(c.kernel) * c.group_in * c.slots * c.channels * c.group_out * accumulator_bytes : 0;
+}
+
+}  // namespace tconv::device
+// ---- launch_rules.cuh
+// How a call is cut into tiles and launched, for any batch and any length. For the host: the engine compiles this
+// file, and exported layers carry it.
+
+
+namespace tconv::device {
+
+struct Launch {
+  unsigned blocks, threads;
+};
+
+constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
+constexpr long long between(long long low, long long value, long long high) {
+  return value < low ? low : at_most(value, high);
+}
+constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
+
+/// Positions q of one dimension that have an output.
+constexpr int positions_of(long long out, int stride, int padding) {
+  return int((out - 1 + padding) / stride - padding / stride + 1);
+}
+
+// ---- Implicit GEMM -------------------------------------------------------------------------------
+
+constexpr Int3 positions_of(const GemmConfig& c, Int3 out) {
+  return {positions_of(out.d, c.stride.d, c.padding.d), positions_of(out.h, c.stride.h, c.padding.h),
+          positions_of(out.w, c.stride.w, c.padding.w)};
+}
+
+/// The boxes that cover the positions of an output.
+constexpr Int3 boxes_of(const GemmConfig& c, Int3 out) {
+  const Int3 positions = positions_of(c, out);
+  // Boxes that overlap along the width: the last one ends behind the last position.
+  const int advance = box_advance(c), overlap = c.box.w - advance;
+  return {ceil_div(positions.d, c.box.d), ceil_div(positions.h, c.box.h),
+          positions.w <= c.box.w ? 1 : ceil_div(positions.w - overlap, advance)};
+}
+
+/// Sizes and how the work is cut; pointers and strides are the caller's to fill in.
+inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 in, Int3 out) {
+  ForwardParams p{};
+  p.in = in, p.out = out, p.batch = int(batch);
+  p.boxes = boxes_of(c, out);
+  p.tiles = int(parts_of(batch, c.images) * c.types * c.channel_blocks * c.groups * volume(p.boxes));
+  return p;
+}
+
+/// As many blocks as the device holds at once: they take turns at the tiles. A block that keeps its weights
+/// takes tiles of one row block alone.
+constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multiprocessors) {
+  const long long most = (long long)multiprocessors * c.blocks_per_sm;
+  if (!c.teams) return at_most(tiles, most);
+  if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
+  const long long row_blocks = (long long)c.types * c.channel_blocks * c.groups;
+  return row_blocks * between(1, most / row_blocks, parts_of(tiles / row_blocks, c.teams));
+}
+
+constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
+  return {unsigned(blocks_of(c, p.tiles, multiprocessors)),
+          unsigned(c.teams ? warpgroup_size * (1 + c.teams) : threads_of(c))};
+}
+
+constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
+  return {unsigned(between(1, parts_of(p.words, 256), multiprocessors * 16)), 256};
+}
+
+// ---- Direct --------------------------------------------------------------------------------------
+
+constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
+
+/// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
+struct RowCut {
+  long long tiles;
+  int first_position, tile_positions;
+};
+
+/// `vector`: elements of 16 bytes.
+constexpr RowCut cut_row(const DirectConfig& c, int vector, long long out, int bits) {
+  const int stride = c.stride.w, padding = c.padding.w, positions = c.positions << bits;
+  if (!c.staged) return {parts_of(out, (long long)positions * stride), 0, positions};
+  const int most_skew = vector - 1;  // outputs of the first vector of a row that belong to the row before
+  const int first = padding / stride / c.x_vector * c.x_vector;
+  const long long last = (out - 1 + padding) / stride;
+  if (first + positions > last && (long long)positions * stride >= out + most_skew) return {1, first, positions};
+  // A tile begins up to `most_skew` outputs before its share of the row's vectors.
+  const int start = floor_div(floor_div(padding - most_skew, stride), c.x_vector) * c.x_vector;
+  const int slack = floor_div(padding - 1, stride) + 1 - start;
+  const int whole = vector / gcd(vector, stride), unit = whole / gcd(whole, c.x_vector) * c.x_vector;
+  const int share = (positions - slack) / unit * unit;
+  if (share <= 0) return {0, 0, 0};
+  return {parts_of(out + most_skew, (long long)share * stride), start, share};
+}
+
+/// The cut that leaves the fewest lanes idle; rows side by side fill a warp. Short tiles must save a quarter of
+/// them: their runs are short, too.
+inline void cut_rows(const DirectConfig& c, int vector, DirectParams& p) {
+  long long best = 0;
+  for (int bits = 5; bits >= 0; --bits) {
+    const RowCut cut = cut_row(c, vector, p.out.w, bits);
+    if (cut.tiles == 0 || (best != 0 && (cut.tiles << bits) * 4 > best * 3)) continue;
+    best = cut.tiles << bits;
+    p.tiles = int(cut.tiles), p.lane_bits = bits;
+    p.first_position = cut.first_position, p.tile_positions = cut.tile_positions;
+  }
+}
+
+/// Sizes and how the work is cut; pointers and strides are the caller's to fill in.
+inline DirectParams direct_params(const DirectConfig& c, int element_bytes, long long batch, Int3 in, Int3 out) {
+  DirectParams p{};
+  p.in = in, p.out = out;
+  p.row_blocks = c.rows == 0 ? out.h : ceil_div(positions_of(out.h, c.stride.h, c.padding.h), c.rows);
+  p.rows = batch * out.d * p.row_blocks;
+  if (c.channels_last) {
+    p.tiles = ceil_div(positions_of(out.w, c.stride.w, c.padding.w), c.positions);
+    p.items = p.rows * p.tiles;
+  } else {
+    cut_rows(c, 16 / element_bytes, p);
+    p.rows *= (long long)c.groups * ceil_div(c.group_out, c.channels);
+    p.items = parts_of(p.rows, 32 >> p.lane_bits) * p.tiles;
+  }
+  return p;
+}
+
+/// Enough blocks for every multiprocessor to be full several times over; more would only begin more often.
+constexpr Launch launch_of(const DirectConfig& c, const DirectParams& p, int multiprocessors) {
+  const long long most = multiprocessors * 32;
+  if (!c.channels_last) return {unsigned(between(1, parts_of(p.items, 8), most)), direct_threads};
+  const long long slabs = ceil_div(c.groups, c.slots * c.channels), places = direct_threads / c.slots;
+  const long long share = between(1, most / slabs, most);
+  return {unsigned(slabs * between(1, parts_of(p.items, places), share)), direct_threads};
+}
+
+// ---- Generic -------------------------------------------------------------------------------------
+
+constexpr Launch launch_of(const GenericParams& p, long long out_channels, int multiprocessors) {
+  const long long outputs = p.batch * out_channels * p.out_d * p.out_h * p.out_w;
+  return {unsigned(between(1, parts_of(outputs, 256), multiprocessors * 128)), 256};
+}
+
+}  // namespace tconv::device
+
+// ---- The kernels of this layer ----
+#if TCONV_SM90
+namespace tconv::device::selected {
+constexpr long long packed_words = 10240;
+namespace packing {
+
+constexpr GemmConfig config{
+    .math = Math::tf32,
+    .groups = 1, .group_in = 32, .group_out = 64,
+    .kernel = {1, 1, 5}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 3},
+    .first_position = {0, 0, 0}, .reach = {0, 0, 12},
+    .x_channels_last = false, .y_rows = false, .x_vector = 1,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+
+__constant__ int step_count[] = {
+    5,};
+__constant__ i64 weight_bases[] = {
+    0,};
+__constant__ int first_step[] = {
+    0,};
+__device__ const Int3 low_shifts[] = {
+    {0, 0, 0}, {0, 0, 3}, {0, 0, 6}, {0, 0, 9}, {0, 0, 12},};
+__device__ const Int3 high_shifts[] = {
+    {0, 0, 0}, {0, 0, 3}, {0, 0, 6}, {0, 0, 9}, {0, 0, 12},};
+struct Row {
+  int channel;
+  Int3 phase;
+};
+__device__ const Row all_rows[] = {
+    {0, {0, 0, 0}}, {1, {0, 0, 0}}, {2, {0, 0, 0}}, {3, {0, 0, 0}}, {4, {0, 0, 0}}, {5, {0, 0, 0}}, {6, {0, 0, 0}}, {7, {0, 0, 0}}, {8, {0, 0, 0}}, {9, {0, 0, 0}}, {10, {0, 0, 0}}, {11, {0, 0, 0}}, {12, {0, 0, 0}}, {13, {0, 0, 0}}, {14, {0, 0, 0}}, {15, {0, 0, 0}},
+    {16, {0, 0, 0}}, {17, {0, 0, 0}}, {18, {0, 0, 0}}, {19, {0, 0, 0}}, {20, {0, 0, 0}}, {21, {0, 0, 0}}, {22, {0, 0, 0}}, {23, {0, 0, 0}}, {24, {0, 0, 0}}, {25, {0, 0, 0}}, {26, {0, 0, 0}}, {27, {0, 0, 0}}, {28, {0, 0, 0}}, {29, {0, 0, 0}}, {30, {0, 0, 0}}, {31, {0, 0, 0}},
+    {32, {0, 0, 0}}, {33, {0, 0, 0}}, {34, {0, 0, 0}}, {35, {0, 0, 0}}, {36, {0, 0, 0}}, {37, {0, 0, 0}}, {38, {0, 0, 0}}, {39, {0, 0, 0}}, {40, {0, 0, 0}}, {41, {0, 0, 0}}, {42, {0, 0, 0}}, {43, {0, 0, 0}}, {44, {0, 0, 0}}, {45, {0, 0, 0}}, {46, {0, 0, 0}}, {47, {0, 0, 0}},
+    {48, {0, 0, 0}}, {49, {0, 0, 0}}, {50, {0, 0, 0}}, {51, {0, 0, 0}}, {52, {0, 0, 0}}, {53, {0, 0, 0}}, {54, {0, 0, 0}}, {55, {0, 0, 0}}, {56, {0, 0, 0}}, {57, {0, 0, 0}}, {58, {0, 0, 0}}, {59, {0, 0, 0}}, {60, {0, 0, 0}}, {61, {0, 0, 0}}, {62, {0, 0, 0}}, {63, {0, 0, 0}},};
+
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static Int3 step_shift(int type, int step, bool high) {
+    return high ? high_shifts[first_step[type] + step] : low_shifts[first_step[type] + step];
+  }
+  __device__ static Row row(int type, int row) { return all_rows[type * 64 + row]; }
+};
+
+__global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
+  pack_rows<config, Tables>(params);
+}
+
+constexpr int shared_bytes = 0;
+}  // namespace packing
+namespace kernel_0 {
+
+constexpr GemmConfig config{
+    .math = Math::tf32,
+    .groups = 1, .group_in = 32, .group_out = 64,
+    .kernel = {1, 1, 5}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 3},
+    .first_position = {0, 0, 0}, .reach = {0, 0, 12},
+    .x_channels_last = false, .y_rows = true, .x_vector = 4,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 5, .stages = 0, .x_stages = 2,
+    .resident_steps = 5, .blocks_per_sm = 1,
+    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = true, .y_pairs = false, .channel_rows = false};
+
+__constant__ int step_count[] = {
+    5,};
+__constant__ i64 weight_bases[] = {
+    0,};
+__constant__ int first_step[] = {
+    0,};
+__constant__ int low_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ int high_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ u32 step_masks[] = {
+    0u, 0u, 0u, 0u, 0u,};
+__constant__ u32 line_entries[] = {
+    0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
+    16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
+    32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
+    48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
+
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+};
+
+struct Wgmma {
+  /// d = a·b, or d += a·b where `add`.
+  __device__ static void multiply(float (&d)[32], const u32 (&a)[4], u64 b, bool add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+  }
+};
+
+using Kernel = WarpgroupGemm<config, Tables, Wgmma>;
+
+__global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+    forward(const __grid_constant__ ForwardParams params) {
+  Kernel::run(params);
+}
+
+constexpr int shared_bytes = 222440;
+}  // namespace kernel_0
+namespace kernel_1 {
+
+constexpr GemmConfig config{
+    .math = Math::tf32,
+    .groups = 1, .group_in = 32, .group_out = 64,
+    .kernel = {1, 1, 5}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 3},
+    .first_position = {0, 0, 0}, .reach = {0, 0, 12},
+    .x_channels_last = false, .y_rows = true, .x_vector = 1,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 5, .stages = 0, .x_stages = 2,
+    .resident_steps = 5, .blocks_per_sm = 1,
+    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = true, .y_pairs = false, .channel_rows = false};
+
+__constant__ int step_count[] = {
+    5,};
+__constant__ i64 weight_bases[] = {
+    0,};
+__constant__ int first_step[] = {
+    0,};
+__constant__ int low_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ int high_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ u32 step_masks[] = {
+    0u, 0u, 0u, 0u, 0u,};
+__constant__ u32 line_entries[] = {
+    0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
+    16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
+    32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
+    48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
+
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+};
+
+struct Wgmma {
+  /// d = a·b, or d += a·b where `add`.
+  __device__ static void multiply(float (&d)[32], const u32 (&a)[4], u64 b, bool add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+        "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+  }
+};
+
+using Kernel = WarpgroupGemm<config, Tables, Wgmma>;
+
+__global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+    forward(const __grid_constant__ ForwardParams params) {
+  Kernel::run(params);
+}
+
+constexpr int shared_bytes = 222440;
+}  // namespace kernel_1
+/// Attempts one kernel after the other until one will do.
+template <class Attempt>
+bool any(const Attempt& attempt) {
+  return attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes) ||
+         attempt(kernel_1::config, kernel_1::forward, kernel_1::shared_bytes);
+}
+}  // namespace tconv::device::selected
+#else
+namespace tconv::device::selected {
+constexpr long long packed_words = 10240;
+namespace packing {
+
+constexpr GemmConfig config{
+    .math = Math::tf32,
+    .groups = 1, .group_in = 32, .group_out = 64,
+    .kernel = {1, 1, 5}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 3},
+    .first_position = {0, 0, 0}, .reach = {0, 0, 12},
+    .x_channels_last = false, .y_rows = false, .x_vector = 1,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .phase_major = true, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 4, .tiles_n = 1,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+
+__constant__ int step_count[] = {
+    5,};
+__constant__ i64 weight_bases[] = {
+    0,};
+__constant__ int first_step[] = {
+    0,};
+__device__ const Int3 low_shifts[] = {
+    {0, 0, 0}, {0, 0, 3}, {0, 0, 6}, {0, 0, 9}, {0, 0, 12},};
+__device__ const Int3 high_shifts[] = {
+    {0, 0, 0}, {0, 0, 3}, {0, 0, 6}, {0, 0, 9}, {0, 0, 12},};
+struct Row {
+  int channel;
+  Int3 phase;
+};
+__device__ const Row all_rows[] = {
+    {0, {0, 0, 0}}, {1, {0, 0, 0}}, {2, {0, 0, 0}}, {3, {0, 0, 0}}, {4, {0, 0, 0}}, {5, {0, 0, 0}}, {6, {0, 0, 0}}, {7, {0, 0, 0}}, {8, {0, 0, 0}}, {9, {0, 0, 0}}, {10, {0, 0, 0}}, {11, {0, 0, 0}}, {12, {0, 0, 0}}, {13, {0, 0, 0}}, {14, {0, 0, 0}}, {15, {0, 0, 0}},
+    {16, {0, 0, 0}}, {17, {0, 0, 0}}, {18, {0, 0, 0}}, {19, {0, 0, 0}}, {20, {0, 0, 0}}, {21, {0, 0, 0}}, {22, {0, 0, 0}}, {23, {0, 0, 0}}, {24, {0, 0, 0}}, {25, {0, 0, 0}}, {26, {0, 0, 0}}, {27, {0, 0, 0}}, {28, {0, 0, 0}}, {29, {0, 0, 0}}, {30, {0, 0, 0}}, {31, {0, 0, 0}},
+    {32, {0, 0, 0}}, {33, {0, 0, 0}}, {34, {0, 0, 0}}, {35, {0, 0, 0}}, {36, {0, 0, 0}}, {37, {0, 0, 0}}, {38, {0, 0, 0}}, {39, {0, 0, 0}}, {40, {0, 0, 0}}, {41, {0, 0, 0}}, {42, {0, 0, 0}}, {43, {0, 0, 0}}, {44, {0, 0, 0}}, {45, {0, 0, 0}}, {46, {0, 0, 0}}, {47, {0, 0, 0}},
+    {48, {0, 0, 0}}, {49, {0, 0, 0}}, {50, {0, 0, 0}}, {51, {0, 0, 0}}, {52, {0, 0, 0}}, {53, {0, 0, 0}}, {54, {0, 0, 0}}, {55, {0, 0, 0}}, {56, {0, 0, 0}}, {57, {0, 0, 0}}, {58, {0, 0, 0}}, {59, {0, 0, 0}}, {60, {0, 0, 0}}, {61, {0, 0, 0}}, {62, {0, 0, 0}}, {63, {0, 0, 0}},};
+
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static Int3 step_shift(int type, int step, bool high) {
+    return high ? high_shifts[first_step[type] + step] : low_shifts[first_step[type] + step];
+  }
+  __device__ static Row row(int type, int row) { return all_rows[type * 64 + row]; }
+};
+
+__global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
+  pack_fragments<config, Tables>(params);
+}
+
+constexpr int shared_bytes = 0;
+}  // namespace packing
+namespace kernel_0 {
+
+constexpr GemmConfig config{
+    .math = Math::tf32,
+    .groups = 1, .group_in = 32, .group_out = 64,
+    .kernel = {1, 1, 5}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 3},
+    .first_position = {0, 0, 0}, .reach = {0, 0, 12},
+    .x_channels_last = false, .y_rows = true, .x_vector = 4,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .phase_major = true, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 512}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 8,
+    .chunk_words = 8, .steps_per_slab = 5, .stages = 2, .x_stages = 2,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+
+__constant__ int step_count[] = {
+    5,};
+__constant__ i64 weight_bases[] = {
+    0,};
+__constant__ int first_step[] = {
+    0,};
+__constant__ int low_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ int high_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ u32 step_masks[] = {
+    15u, 15u, 15u, 15u, 15u,};
+__constant__ u32 line_entries[] = {
+    0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
+    16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
+    32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
+    48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
+
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+};
+
+using Kernel = ImplicitGemm<config, Tables>;
+
+__global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+    forward(const __grid_constant__ ForwardParams params) {
+  Kernel::run(params);
+}
+
+constexpr int shared_bytes = 92224;
+}  // namespace kernel_0
+namespace kernel_1 {
+
+constexpr GemmConfig config{
+    .math = Math::tf32,
+    .groups = 1, .group_in = 32, .group_out = 64,
+    .kernel = {1, 1, 5}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 3},
+    .first_position = {0, 0, 0}, .reach = {0, 0, 12},
+    .x_channels_last = false, .y_rows = true, .x_vector = 1,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .phase_major = true, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 512}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 8,
+    .chunk_words = 8, .steps_per_slab = 5, .stages = 2, .x_stages = 2,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+
+__constant__ int step_count[] = {
+    5,};
+__constant__ i64 weight_bases[] = {
+    0,};
+__constant__ int first_step[] = {
+    0,};
+__constant__ int low_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ int high_offsets[] = {
+    step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 3}), step_offset(config, {0, 0, 6}), step_offset(config, {0, 0, 9}), step_offset(config, {0, 0, 12}),};
+__constant__ u32 step_masks[] = {
+    15u, 15u, 15u, 15u, 15u,};
+__constant__ u32 line_entries[] = {
+    0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
+    16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
+    32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
+    48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
+
+struct Tables {
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+};
+
+using Kernel = ImplicitGemm<config, Tables>;
+
+__global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+    forward(const __grid_constant__ ForwardParams params) {
+  Kernel::run(params);
+}
+
+constexpr int shared_bytes = 92224;
+}  // namespace kernel_1
+/// Attempts one kernel after the other until one will do.
+template <class Attempt>
+bool any(const Attempt& attempt) {
+  return attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes) ||
+         attempt(kernel_1::config, kernel_1::forward, kernel_1::shared_bytes);
+}
+}  // namespace tconv::device::selected
+#endif
+
+// ---- Calls from PyTorch --------------------------------------------------------------------------------------
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <climits>
+
+namespace {
+
+using namespace tconv::device;
+
+constexpr int dims = 1;
+constexpr int64_t in_channels = 32, out_channels = 64, groups = 1;
+constexpr int64_t kernel[] = {5}, stride[] = {1}, padding[] = {0};
+constexpr int64_t output_padding[] = {0}, dilation[] = {3};
+constexpr at::ScalarType dtype = at::kFloat;
+
+/// Sizes of one call; leading dimensions a layer does not have are 1.
+struct Sizes {
+  int64_t batch;
+  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
+};
+
+Int3 int3(const int64_t (&size)[3]) { return {int(size[0]), int(size[1]), int(size[2])}; }
+int64_t volume(const int64_t (&size)[3]) { return size[0] * size[1] * size[2]; }
+ImageStrides dense(int64_t channels, const int64_t (&size)[3]) {
+  return {channels * volume(size), volume(size), int(size[1] * size[2]), int(size[2]), 1};
+}
+Strides5 dense_weight() {
+  int64_t taps[3] = {1, 1, 1};
+  for (int d = 0; d < dims; ++d) taps[3 - dims + d] = kernel[d];
+  return {out_channels / groups * volume(taps), volume(taps), taps[1] * taps[2], taps[2], 1};
+}
+
+int multiprocessors() {
+  int count = 0;
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, c10::cuda::current_device()));
+  return count;
+}
+
+template <class Kernel, class Params>
+void launch(Kernel* entry, int shared_bytes, Launch grid, const Params& params) {
+  if (shared_bytes > 48 * 1024)
+    C10_CUDA_CHECK(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  entry<<<grid.blocks, grid.threads, shared_bytes, c10::cuda::getCurrentCUDAStream()>>>(params);
+  C10_CUDA_CHECK(cudaGetLastError());
+}
+
+/// Whether rows are whole vectors of so many elements. Dense tensors begin at a multiple of 16 bytes.
+bool whole_vectors(const at::Tensor& t, int vector) { return vector <= 1 || t.size(-1) % vector == 0; }
+
+/// The weight in the order the kernels read it.
+at::Tensor packed_weight(const at::Tensor& weight) {
+  at::Tensor packed = at::empty({selected::packed_words}, weight.options().dtype(at::kInt));
+  const Strides5 s = dense_weight();
+  PackParams params{};
+  params.weight = weight.const_data_ptr(), params.packed = static_cast<unsigned*>(packed.mutable_data_ptr());
+  params.stride_in = s.n, params.stride_out = s.c, params.stride_d = s.d, params.stride_h = s.h, params.stride_w = s.w;
+  params.words = selected::packed_words;
+  launch(selected::packing::pack, selected::packing::shared_bytes, launch_of(params, multiprocessors()), params);
+  return packed;
+}
+
+bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const void* bias, at::Tensor& y) {
+  const at::Tensor packed = packed_weight(weight);
+  return selected::any([&](const GemmConfig& config, auto* entry, int shared_bytes) {
+    // Several images of one box are reached with 32 bits.
+    if (!whole_vectors(x, config.x_vector) || (config.images > 1 && config.images * x.stride(0) >= INT_MAX))
+      return false;
+    ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
+    params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
+    params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
+    params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
+    launch(entry, shared_bytes, launch_of(config, params, multiprocessors()), params);
+    return true;
+  });
+}
+
+Sizes check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  TORCH_CHECK(x.is_cuda(), "x must be a CUDA tensor, got one on ", x.device());
+  TORCH_CHECK(x.dim() == dims + 2, "x must have ", dims + 2, " dimensions, got ", x.dim());
+  TORCH_CHECK(x.size(1) == in_channels, "x must have ", in_channels, " channels, got ", x.size(1));
+  std::vector<int64_t> weight_sizes{in_channels, out_channels / groups};
+  weight_sizes.insert(weight_sizes.end(), kernel, kernel + dims);
+  TORCH_CHECK(weight.sizes() == weight_sizes, "weight must have sizes ", weight_sizes, ", got ", weight.sizes());
+  TORCH_CHECK(!bias || bias->sizes() == at::IntArrayRef({out_channels}), "bias must have ", out_channels,
+              " elements, got ", bias->sizes());
+  for (const at::Tensor* t : {&x, &weight, bias ? &*bias : &weight}) {
+    TORCH_CHECK(t->device() == x.device(), "x, weight and bias must be on one device, got ", x.device(), " and ",
+                t->device());
+    TORCH_CHECK(t->scalar_type() == dtype, "x, weight and bias must hold ", dtype, ", got ", t->scalar_type());
+    TORCH_CHECK(t->is_contiguous(), "x, weight and bias must be contiguous");
+  }
+  Sizes s{x.size(0)};
+  for (int d = 0; d < dims; ++d) {
+    const int64_t in = s.in[3 - dims + d] = x.size(2 + d);
+    const int64_t out = s.out[3 - dims + d] =
+        (in - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + output_padding[d] + 1;
+    TORCH_CHECK(in > 0 && out > 0, "x is too small: its size ", in, " in dimension ", d, " gives ", out, " outputs");
+  }
+  TORCH_CHECK(volume(s.in) < INT_MAX && volume(s.out) < INT_MAX,
+              "one channel of an image must have fewer than 2^31 elements");
+  return s;
+}
+
+}  // namespace
+
+at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  const Sizes sizes = check(input, weight, bias);
+  const c10::cuda::CUDAGuard device(input.device());
+  // A view may begin anywhere; a copy begins at a multiple of 16 bytes, as kernels that read vectors want it.
+  const bool aligned = reinterpret_cast<uintptr_t>(input.const_data_ptr()) % 16 == 0;
+  const at::Tensor x = aligned ? input : input.clone();
+  std::vector<int64_t> y_sizes{sizes.batch, out_channels};
+  y_sizes.insert(y_sizes.end(), sizes.out + 3 - dims, sizes.out + 3);
+  at::Tensor y = at::empty(y_sizes, x.options());
+  if (y.numel() == 0) return y;
+  TORCH_CHECK(run(sizes, x, weight, bias ? bias->const_data_ptr() : nullptr, y),
+              "x is too large for the kernels of this file: ", x.sizes());
+  return y;
+}
+"""
+
+
+@functools.cache
+def _extension(major: int, minor: int) -> ModuleType:
+    architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
+    return load_inline(
+        name=f"tconv_kb74_4b2b25bb1118_sm{architecture}",
+        cpp_sources=CPP_SOURCE,
+        cuda_sources=CUDA_SOURCE,
+        functions=["forward"],
+        extra_cflags=["-O2", "-std=c++20"],
+        extra_cuda_cflags=[
+            "-O3",
+            "-std=c++20",
+            "--expt-relaxed-constexpr",
+            f"-gencode=arch=compute_{architecture},code=sm_{architecture}",
+            f"-DTCONV_SM90={int(major == 9)}",
+        ],
+    )
+
+
+class _ConvTranspose(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: ANN001
+        ctx.save_for_backward(x, weight)
+        ctx.bias_sizes = None if bias is None else [bias.numel()]
+        capability = torch.cuda.get_device_capability(x.device)
+        return _extension(*capability).forward(x.contiguous(), weight.contiguous(), bias)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # noqa: ANN001
+        x, weight = ctx.saved_tensors
+        return torch.ops.aten.convolution_backward(
+            gradient,
+            x,
+            weight,
+            ctx.bias_sizes,
+            LAYER["stride"],
+            LAYER["padding"],
+            LAYER["dilation"],
+            True,
+            LAYER["output_padding"],
+            LAYER["groups"],
+            list(ctx.needs_input_grad),
+        )
+
+
+class ModelNew(nn.Module):
+    def __init__(
+        self,
+        in_channels: int = 32,
+        out_channels: int = 64,
+        kernel_size: int | tuple[int, ...] = 5,
+        stride: int | tuple[int, ...] = 1,
+        padding: int | tuple[int, ...] = 0,
+        dilation: int | tuple[int, ...] = 3,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.conv1d_transpose = nn.ConvTranspose1d(
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            output_padding=0,
+            groups=1,
+            bias=bias,
+            dilation=dilation,
+        )
+        for name, value in LAYER.items():
+            got = getattr(self.conv1d_transpose, name)
+            if got != value:
+                raise ValueError(f"{name} must be {value}, which the kernels of this file are made for, got {got}")
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_cuda:
+            raise RuntimeError(f"x must be a CUDA tensor, got one on {x.device}")
+        return _ConvTranspose.apply(x, self.conv1d_transpose.weight, self.conv1d_transpose.bias)

@@ -1,0 +1,304 @@
+#include "cuda/export.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cuda/engine.hpp"
+#include "cuda/runtime/cache.hpp"
+#include "cuda/runtime/device_sources.hpp"
+#include "cuda/runtime/kernel.hpp"
+#include "cuda/runtime/targets.hpp"
+#include "layer/layer.hpp"
+
+#ifndef TCONV_VERSION
+#define TCONV_VERSION "unknown"
+#endif
+
+namespace tconv::cuda {
+namespace {
+
+using std::int64_t;
+using Values = std::map<std::string, std::string>;
+
+const char* text_named(const std::vector<DeviceSource>& texts, const std::string& name) {
+  for (const DeviceSource& text : texts)
+    if (name == text.name) return text.text;
+  throw Error(ErrorCode::internal_error, "there is no embedded text " + name);
+}
+
+/// A template with every @NAME@ replaced.
+std::string filled(const std::string& name, const Values& values) {
+  std::string text = text_named(export_templates(), name);
+  for (const auto& [key, value] : values) {
+    const std::string place = "@" + key + "@";
+    for (std::size_t at = 0; (at = text.find(place, at)) != std::string::npos; at += value.size())
+      text.replace(at, place.size(), value);
+  }
+  return text;
+}
+
+// ---- Sources -----------------------------------------------------------------------------------------------
+
+/// The name in a line `#include "name"`, or nothing.
+std::string included(const std::string& line) {
+  const std::string begin = "#include \"";
+  return line.starts_with(begin) ? line.substr(begin.size(), line.size() - begin.size() - 1) : "";
+}
+
+/// Appends a device source after those it includes, each once.
+void flatten(const std::string& name, std::set<std::string>& seen, std::string& out) {
+  if (!seen.insert(name).second) return;
+  std::istringstream lines(text_named(device_sources(), name));
+  std::string own;
+  for (std::string line; std::getline(lines, line);) {
+    if (const std::string other = included(line); !other.empty())
+      flatten(other, seen, out);
+    else if (line != "#pragma once")
+      own += line + "\n";
+  }
+  out += "// ---- " + name + "\n" + own;
+}
+
+/// What the engine compiles for one kind of device.
+struct Kernels {
+  KernelRequest pack;  // no source where weights are read as they are
+  int64_t packed_words = 0;
+  std::vector<KernelRequest> forward;  // for rows of every alignment, those that ask for most first
+
+  bool operator==(const Kernels&) const = default;
+};
+
+KernelRequest request_for(const KernelRecord& record, const std::string& entry) {
+  for (const KernelRequest& request : record.requests())
+    if (request.entry == entry) return request;
+  return {};
+}
+
+Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, const char* architecture) {
+  Kernels kernels;
+  const std::size_t last = std::size_t(layer.dims) - 1;
+  const auto add = [&](int64_t width) {
+    KernelRecord record;
+    DeviceProperties device = absent_device(architecture);
+    device.record = &record;
+    Extents size = input;
+    size[last] = width;
+    const auto plan = make_plan(layer, device);
+    plan->bind(shape_of(layer, batch, size));
+    kernels.pack = request_for(record, "pack");
+    kernels.packed_words = int64_t(plan->packed_weight_bytes(Pass::forward) / 4);
+    const KernelRequest forward = request_for(record, "forward");
+    if (std::find(kernels.forward.begin(), kernels.forward.end(), forward) == kernels.forward.end())
+      kernels.forward.push_back(forward);
+  };
+  // Rows of the next width of every remainder: what can be read and stored in vectors depends on nothing else
+  // where tensors are dense. The most even remainders come first.
+  const int64_t vector = 16 / int64_t(size_of(layer.dtype));
+  const int64_t even = (input[last] + vector - 1) / vector * vector;
+  for (int64_t step = vector; step >= 1; step /= 2)
+    for (int64_t remainder = step % vector; remainder < vector; remainder += 2 * step) add(even + remainder);
+  return kernels;
+}
+
+/// The header a kernel's source begins with: its family.
+std::string header_of(const KernelRequest& request) {
+  return included(request.source.substr(0, request.source.find('\n')));
+}
+
+/// A kernel's source inside a namespace of its own. Entry points have no C linkage there, for they would be one.
+std::string in_namespace(const std::string& name, const KernelRequest& request) {
+  const std::string begin = "namespace tconv::device {\n", end = "}  // namespace tconv::device\n";
+  const std::size_t first = request.source.find(begin) + begin.size(), last = request.source.rfind(end);
+  std::string body = request.source.substr(first, last - first);
+  const std::string linkage = "extern \"C\" ";
+  for (std::size_t at; (at = body.find(linkage)) != std::string::npos;) body.erase(at, linkage.size());
+  return "namespace " + name + " {\n" + body +
+         "constexpr int shared_bytes = " + std::to_string(request.shared_bytes) + ";\n}  // namespace " + name +
+         "\n";
+}
+
+std::string selected(const Kernels& kernels) {
+  std::string out = "namespace tconv::device::selected {\n", attempts;
+  if (!kernels.pack.source.empty())
+    out += "constexpr long long packed_words = " + std::to_string(kernels.packed_words) + ";\n" +
+           in_namespace("packing", kernels.pack);
+  for (std::size_t i = 0; i < kernels.forward.size(); ++i) {
+    const std::string name = "kernel_" + std::to_string(i);
+    out += in_namespace(name, kernels.forward[i]);
+    attempts += (i ? " ||\n         " : "") + std::string("attempt(") + name + "::config, " + name +
+                "::forward, " + name + "::shared_bytes)";
+  }
+  if (header_of(kernels.forward.front()) != "generic.cuh")
+    out +=
+        "/// Attempts one kernel after the other until one will do.\n"
+        "template <class Attempt>\n"
+        "bool any(const Attempt& attempt) {\n"
+        "  return " +
+        attempts + ";\n}\n";
+  return out + "}  // namespace tconv::device::selected\n";
+}
+
+// ---- Text --------------------------------------------------------------------------------------------------
+
+std::string numbers(int dims, const Extents& values) {
+  std::string text;
+  for (int d = 0; d < dims; ++d) text += (d ? ", " : "") + std::to_string(values[std::size_t(d)]);
+  return text;
+}
+
+/// As Python writes a tuple.
+std::string tuple(int dims, const Extents& values) {
+  return "(" + numbers(dims, values) + (dims == 1 ? ",)" : ")");
+}
+
+/// One number where all are equal.
+std::string parameter(int dims, const Extents& values) {
+  const bool same = std::all_of(values.begin(), values.begin() + dims, [&](int64_t v) { return v == values[0]; });
+  return same ? std::to_string(values[0]) : tuple(dims, values);
+}
+
+struct Parameter {
+  std::string name, type, value, attribute;
+};
+
+/// The parameters of torch.nn.ConvTranspose*d, in its order. `attribute`: what its module holds.
+std::vector<Parameter> parameters_of(const Layer& l) {
+  const auto integer = [](const char* name, int64_t value) {
+    return Parameter{name, "int", std::to_string(value), std::to_string(value)};
+  };
+  const auto extents = [&](const char* name, const Extents& value) {
+    return Parameter{name, "int | tuple[int, ...]", parameter(l.dims, value), tuple(l.dims, value)};
+  };
+  return {integer("in_channels", l.in_channels), integer("out_channels", l.out_channels),
+          extents("kernel_size", l.kernel),      extents("stride", l.stride),
+          extents("padding", l.padding),         extents("output_padding", l.output_padding),
+          integer("groups", l.groups),           {"bias", "bool", l.bias ? "True" : "False", ""},
+          extents("dilation", l.dilation)};
+}
+
+const char* torch_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "float32";
+    case DType::f64:
+      return "float64";
+    case DType::f16:
+      return "float16";
+    case DType::bf16:
+      return "bfloat16";
+  }
+  return "";
+}
+
+const char* scalar_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return "kFloat";
+    case DType::f64:
+      return "kDouble";
+    case DType::f16:
+      return "kHalf";
+    case DType::bf16:
+      return "kBFloat16";
+  }
+  return "";
+}
+
+/// How the host runs a family.
+const char* host_of(const std::string& header) {
+  if (header == "generic.cuh") return "run_generic.cu.in";
+  if (header == "implicit_gemm.cuh" || header == "warpgroup_gemm.cuh") return "run_gemm.cu.in";
+  if (header == "direct_rows.cuh") return "run_direct.cu.in";
+  throw Unsupported("layers served by " + header + " cannot be exported");
+}
+
+std::string cuda_source(const Layer& layer, int64_t batch, const Extents& input) {
+  const Kernels hopper = kernels_for(layer, batch, input, "sm_90a");
+  // The least shared memory any architecture has: what fits there fits everywhere.
+  const Kernels portable = kernels_for(layer, batch, input, "sm_86");
+  const std::string host = host_of(header_of(portable.forward.front()));
+  std::set<std::string> seen;
+  std::string out;
+  for (const Kernels* kernels : {&portable, &hopper}) {
+    for (const KernelRequest& request : kernels->forward) {
+      if (host != host_of(header_of(request)))
+        throw Unsupported("the layer is served by kernels of different kinds and cannot be exported");
+      flatten(header_of(request), seen, out);
+    }
+    if (!kernels->pack.source.empty()) flatten(header_of(kernels->pack), seen, out);
+  }
+  flatten("launch_rules.cuh", seen, out);
+  out += "\n// ---- The kernels of this layer ----\n";
+  out += hopper == portable ? selected(portable)
+                            : "#if TCONV_SM90\n" + selected(hopper) + "#else\n" + selected(portable) + "#endif\n";
+  const int dims = layer.dims;
+  return out + filled("host.cu.in", {{"DIMS", std::to_string(dims)},
+                                     {"IN_CHANNELS", std::to_string(layer.in_channels)},
+                                     {"OUT_CHANNELS", std::to_string(layer.out_channels)},
+                                     {"GROUPS", std::to_string(layer.groups)},
+                                     {"KERNEL", numbers(dims, layer.kernel)},
+                                     {"STRIDE", numbers(dims, layer.stride)},
+                                     {"PADDING", numbers(dims, layer.padding)},
+                                     {"OUTPUT_PADDING", numbers(dims, layer.output_padding)},
+                                     {"DILATION", numbers(dims, layer.dilation)},
+                                     {"SCALAR", scalar_name(layer.dtype)},
+                                     {"RUN", filled(host, {})}});
+}
+
+/// The parameters of ModelNew's constructor: those named, in their order, or all.
+std::vector<Parameter> constructor_of(const Layer& layer, const std::vector<std::string>& names) {
+  const std::vector<Parameter> all = parameters_of(layer);
+  if (names.empty()) return all;
+  std::vector<Parameter> chosen;
+  for (const std::string& name : names) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Parameter& p) { return p.name == name; });
+    if (found == all.end())
+      throw InvalidArgument("a constructor's parameters are those of torch.nn.ConvTranspose" +
+                            std::to_string(layer.dims) + "d, got '" + name + "'");
+    if (std::any_of(chosen.begin(), chosen.end(), [&](const Parameter& p) { return p.name == name; }))
+      throw InvalidArgument("a constructor's parameters must differ, got '" + name + "' twice");
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+std::string export_layer(const Layer& layer, int64_t batch, const Extents& input, const ExportOptions& options) {
+  validate(layer);
+  shape_of(layer, std::max<int64_t>(batch, 1), input);
+  if (layer.layout != Layout::channels_first) throw Unsupported("layers in channels_last cannot be exported");
+  for (const char c : options.name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_')
+      throw InvalidArgument("name must be letters, digits and _, got '" + options.name + "'");
+  const std::string cuda = cuda_source(layer, std::max<int64_t>(batch, 1), input);
+  const std::vector<Parameter> parameters = constructor_of(layer, options.constructor);
+  std::string fields, declared, arguments;
+  for (const Parameter& p : parameters_of(layer)) {
+    if (!p.attribute.empty()) fields += "    \"" + p.name + "\": " + p.attribute + ",\n";
+    const bool given = std::any_of(parameters.begin(), parameters.end(),
+                                   [&](const Parameter& other) { return other.name == p.name; });
+    arguments += "            " + p.name + "=" + (given ? p.name : p.value) + ",\n";
+  }
+  for (const Parameter& p : parameters) declared += "        " + p.name + ": " + p.type + " = " + p.value + ",\n";
+  const std::string dims = std::to_string(layer.dims);
+  const bool tf32 = layer.dtype == DType::f32 && layer.precision == Precision::tf32;
+  return filled("module.py.in",
+                {{"TITLE", options.title.empty() ? "A transposed convolution in " + dims + "D, " +
+                                                       (tf32 ? "TF32" : torch_name(layer.dtype)) + "."
+                                                 : options.title},
+                 {"VERSION", TCONV_VERSION},
+                 {"LAYER", fields},
+                 {"DTYPE", torch_name(layer.dtype)},
+                 {"NAME", options.name + "_" + digest(cuda).substr(0, 12)},
+                 {"CUDA", cuda},
+                 {"PARAMETERS", declared},
+                 {"ARGUMENTS", arguments},
+                 {"DIMS", dims},
+                 {"ATTRIBUTE", layer.dims == 1 ? "conv1d_transpose" : "conv_transpose" + dims + "d"}});
+}
+
+}  // namespace tconv::cuda

@@ -1,0 +1,142 @@
+// How a call is cut into tiles and launched, for any batch and any length. For the host: the engine compiles this
+// file, and exported layers carry it.
+#pragma once
+
+#include "direct_config.cuh"
+#include "launch_params.cuh"
+
+namespace tconv::device {
+
+struct Launch {
+  unsigned blocks, threads;
+};
+
+constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
+constexpr long long between(long long low, long long value, long long high) {
+  return value < low ? low : at_most(value, high);
+}
+constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
+
+/// Positions q of one dimension that have an output.
+constexpr int positions_of(long long out, int stride, int padding) {
+  return int((out - 1 + padding) / stride - padding / stride + 1);
+}
+
+// ---- Implicit GEMM -------------------------------------------------------------------------------
+
+constexpr Int3 positions_of(const GemmConfig& c, Int3 out) {
+  return {positions_of(out.d, c.stride.d, c.padding.d), positions_of(out.h, c.stride.h, c.padding.h),
+          positions_of(out.w, c.stride.w, c.padding.w)};
+}
+
+/// The boxes that cover the positions of an output.
+constexpr Int3 boxes_of(const GemmConfig& c, Int3 out) {
+  const Int3 positions = positions_of(c, out);
+  // Boxes that overlap along the width: the last one ends behind the last position.
+  const int advance = box_advance(c), overlap = c.box.w - advance;
+  return {ceil_div(positions.d, c.box.d), ceil_div(positions.h, c.box.h),
+          positions.w <= c.box.w ? 1 : ceil_div(positions.w - overlap, advance)};
+}
+
+/// Sizes and how the work is cut; pointers and strides are the caller's to fill in.
+inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 in, Int3 out) {
+  ForwardParams p{};
+  p.in = in, p.out = out, p.batch = int(batch);
+  p.boxes = boxes_of(c, out);
+  p.tiles = int(parts_of(batch, c.images) * c.types * c.channel_blocks * c.groups * volume(p.boxes));
+  return p;
+}
+
+/// As many blocks as the device holds at once: they take turns at the tiles. A block that keeps its weights
+/// takes tiles of one row block alone.
+constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multiprocessors) {
+  const long long most = (long long)multiprocessors * c.blocks_per_sm;
+  if (!c.teams) return at_most(tiles, most);
+  if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
+  const long long row_blocks = (long long)c.types * c.channel_blocks * c.groups;
+  return row_blocks * between(1, most / row_blocks, parts_of(tiles / row_blocks, c.teams));
+}
+
+constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
+  return {unsigned(blocks_of(c, p.tiles, multiprocessors)),
+          unsigned(c.teams ? warpgroup_size * (1 + c.teams) : threads_of(c))};
+}
+
+constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
+  return {unsigned(between(1, parts_of(p.words, 256), multiprocessors * 16)), 256};
+}
+
+// ---- Direct --------------------------------------------------------------------------------------
+
+constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
+
+/// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
+struct RowCut {
+  long long tiles;
+  int first_position, tile_positions;
+};
+
+/// `vector`: elements of 16 bytes.
+constexpr RowCut cut_row(const DirectConfig& c, int vector, long long out, int bits) {
+  const int stride = c.stride.w, padding = c.padding.w, positions = c.positions << bits;
+  if (!c.staged) return {parts_of(out, (long long)positions * stride), 0, positions};
+  const int most_skew = vector - 1;  // outputs of the first vector of a row that belong to the row before
+  const int first = padding / stride / c.x_vector * c.x_vector;
+  const long long last = (out - 1 + padding) / stride;
+  if (first + positions > last && (long long)positions * stride >= out + most_skew) return {1, first, positions};
+  // A tile begins up to `most_skew` outputs before its share of the row's vectors.
+  const int start = floor_div(floor_div(padding - most_skew, stride), c.x_vector) * c.x_vector;
+  const int slack = floor_div(padding - 1, stride) + 1 - start;
+  const int whole = vector / gcd(vector, stride), unit = whole / gcd(whole, c.x_vector) * c.x_vector;
+  const int share = (positions - slack) / unit * unit;
+  if (share <= 0) return {0, 0, 0};
+  return {parts_of(out + most_skew, (long long)share * stride), start, share};
+}
+
+/// The cut that leaves the fewest lanes idle; rows side by side fill a warp. Short tiles must save a quarter of
+/// them: their runs are short, too.
+inline void cut_rows(const DirectConfig& c, int vector, DirectParams& p) {
+  long long best = 0;
+  for (int bits = 5; bits >= 0; --bits) {
+    const RowCut cut = cut_row(c, vector, p.out.w, bits);
+    if (cut.tiles == 0 || (best != 0 && (cut.tiles << bits) * 4 > best * 3)) continue;
+    best = cut.tiles << bits;
+    p.tiles = int(cut.tiles), p.lane_bits = bits;
+    p.first_position = cut.first_position, p.tile_positions = cut.tile_positions;
+  }
+}
+
+/// Sizes and how the work is cut; pointers and strides are the caller's to fill in.
+inline DirectParams direct_params(const DirectConfig& c, int element_bytes, long long batch, Int3 in, Int3 out) {
+  DirectParams p{};
+  p.in = in, p.out = out;
+  p.row_blocks = c.rows == 0 ? out.h : ceil_div(positions_of(out.h, c.stride.h, c.padding.h), c.rows);
+  p.rows = batch * out.d * p.row_blocks;
+  if (c.channels_last) {
+    p.tiles = ceil_div(positions_of(out.w, c.stride.w, c.padding.w), c.positions);
+    p.items = p.rows * p.tiles;
+  } else {
+    cut_rows(c, 16 / element_bytes, p);
+    p.rows *= (long long)c.groups * ceil_div(c.group_out, c.channels);
+    p.items = parts_of(p.rows, 32 >> p.lane_bits) * p.tiles;
+  }
+  return p;
+}
+
+/// Enough blocks for every multiprocessor to be full several times over; more would only begin more often.
+constexpr Launch launch_of(const DirectConfig& c, const DirectParams& p, int multiprocessors) {
+  const long long most = multiprocessors * 32;
+  if (!c.channels_last) return {unsigned(between(1, parts_of(p.items, 8), most)), direct_threads};
+  const long long slabs = ceil_div(c.groups, c.slots * c.channels), places = direct_threads / c.slots;
+  const long long share = between(1, most / slabs, most);
+  return {unsigned(slabs * between(1, parts_of(p.items, places), share)), direct_threads};
+}
+
+// ---- Generic -------------------------------------------------------------------------------------
+
+constexpr Launch launch_of(const GenericParams& p, long long out_channels, int multiprocessors) {
+  const long long outputs = p.batch * out_channels * p.out_d * p.out_h * p.out_w;
+  return {unsigned(between(1, parts_of(outputs, 256), multiprocessors * 128)), 256};
+}
+
+}  // namespace tconv::device

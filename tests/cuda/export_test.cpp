@@ -1,0 +1,130 @@
+// Exported layers: one text that stands alone. Whether it is right takes a GPU (tests/python/test_export.py).
+#include "cuda/export.hpp"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <set>
+
+#include "tconv/tconv.h"
+
+namespace tconv {
+namespace {
+
+Layer dense_1d() {
+  Layer layer;
+  layer.in_channels = 128, layer.out_channels = 128, layer.kernel = {3}, layer.precision = Precision::tf32;
+  return layer;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t times = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++times;
+  return times;
+}
+
+TEST(Export, IncludesNothingOfTconv) {
+  const std::string text = export_layer(dense_1d(), 8, {65536});
+  EXPECT_EQ(count(text, "#include \""), 0u);
+  EXPECT_EQ(count(text, "import tconv"), 0u);
+  EXPECT_EQ(count(text, "#pragma once"), 0u);
+  EXPECT_EQ(count(text, "extern \"C\""), 0u);
+  EXPECT_GT(count(text, "#include <c10/cuda/"), 0u);
+}
+
+TEST(Export, EveryPlaceOfTheFrameIsFilled) {
+  const std::string text = export_layer(dense_1d(), 8, {65536});
+  std::smatch place;
+  EXPECT_FALSE(std::regex_search(text, place, std::regex("@[A-Z_]+@"))) << place.str();
+}
+
+TEST(Export, EverySourceIsThereOnceAndAfterWhatItNeeds) {
+  const std::string text = export_layer(dense_1d(), 8, {65536});
+  const std::regex heading("// ---- ([a-z0-9_/]+\\.cuh)\n");
+  std::vector<std::string> order;
+  for (std::sregex_iterator at(text.begin(), text.end(), heading), end; at != end; ++at) order.push_back((*at)[1]);
+  EXPECT_EQ(std::set<std::string>(order.begin(), order.end()).size(), order.size());
+  const auto place = [&](const char* name) { return std::find(order.begin(), order.end(), name) - order.begin(); };
+  EXPECT_LT(place("gemm_config.cuh"), place("base.cuh"));
+  EXPECT_LT(place("base.cuh"), place("implicit_gemm.cuh"));
+  EXPECT_LT(place("launch_params.cuh"), place("launch_rules.cuh"));
+  EXPECT_LT(place("launch_rules.cuh"), std::ptrdiff_t(order.size()));
+}
+
+TEST(Export, HopperHasItsOwnKernelsWhereTheyDiffer) {
+  EXPECT_EQ(count(export_layer(dense_1d(), 8, {65536}), "\n#if TCONV_SM90\n"), 1u);
+  Layer far = dense_1d();  // strides beyond every block of rows: the generic kernel, everywhere
+  far.in_channels = 4, far.kernel = {300}, far.stride = {300};
+  EXPECT_EQ(count(export_layer(far, 8, {10}), "TCONV_SM90\n"), 0u);
+}
+
+TEST(Export, EveryAlignmentOfARowIsServed) {
+  const auto vectors = [](const std::string& text) {
+    std::vector<int> found;
+    const std::regex pattern("\\.x_vector = ([0-9]+)");
+    const std::string kernels = text.substr(text.find("namespace kernel_0"));
+    for (std::sregex_iterator at(kernels.begin(), kernels.end(), pattern), end; at != end; ++at)
+      found.push_back(std::stoi((*at)[1]));
+    return found;
+  };
+  // The same kernels, in the same order, whatever the alignment of the size exported.
+  for (const std::int64_t length : {65536, 65537, 65538}) {
+    const std::vector<int> found = vectors(export_layer(dense_1d(), 8, {length}));
+    ASSERT_GE(found.size(), 2u);
+    EXPECT_EQ(found.front(), 4) << length;
+    EXPECT_EQ(found.back(), 1) << length;
+  }
+}
+
+TEST(Export, EveryFamilyHasAHost) {
+  Layer depthwise = dense_1d();
+  depthwise.groups = 128;
+  EXPECT_GT(count(export_layer(depthwise, 8, {4096}), "direct_params("), 1u);
+  Layer f64 = dense_1d();
+  f64.dtype = DType::f64;
+  EXPECT_GT(export_layer(f64, 8, {4096}).size(), 10'000u);
+}
+
+TEST(Export, TheConstructorIsWhatWasAskedFor) {
+  const std::string text =
+      export_layer(dense_1d(), 8, {65536}, {.name = "mine", .constructor = {"kernel_size", "in_channels"}});
+  const auto begin = text.find("class ModelNew"), end = text.find(") -> None", begin);
+  const std::string signature = text.substr(begin, end - begin);
+  EXPECT_LT(signature.find("kernel_size: "), signature.find("in_channels: "));
+  EXPECT_EQ(signature.find("stride"), std::string::npos);
+  EXPECT_NE(text.find("name=f\"mine_"), std::string::npos);
+}
+
+TEST(Export, RefusesWhatItCannotWrite) {
+  EXPECT_THROW(export_layer(dense_1d(), 8, {65536}, {.name = "a-b"}), InvalidArgument);
+  EXPECT_THROW(export_layer(dense_1d(), 8, {65536}, {.constructor = {"weight"}}), InvalidArgument);
+  Layer last = dense_1d();
+  last.layout = Layout::channels_last;
+  EXPECT_THROW(export_layer(last, 8, {65536}), Unsupported);
+  Layer wrong = dense_1d();
+  wrong.stride = {0};
+  EXPECT_THROW(export_layer(wrong, 8, {65536}), InvalidArgument);
+}
+
+TEST(Export, TheCFunctionSaysHowLongTheTextIsAndCutsItToTheRoomThereIs) {
+  tconv_layer layer;
+  tconv_layer_init(&layer);
+  layer.in_channels = layer.out_channels = 128, layer.kernel[0] = 3, layer.precision = 1;
+  const int64_t input[] = {65536};
+  size_t bytes = 0;
+  ASSERT_EQ(tconv_export(&layer, 8, input, nullptr, nullptr, nullptr, &bytes), TCONV_OK) << tconv_last_error();
+  std::string text(bytes, 'x');
+  ASSERT_EQ(tconv_export(&layer, 8, input, nullptr, nullptr, text.data(), &bytes), TCONV_OK);
+  EXPECT_EQ(text.c_str(), export_layer(dense_1d(), 8, {65536}));
+  EXPECT_EQ(std::string(text.c_str()).size() + 1, bytes);
+  std::string little(10, 'x');
+  size_t room = 5;
+  ASSERT_EQ(tconv_export(&layer, 8, input, nullptr, nullptr, little.data(), &room), TCONV_OK);
+  EXPECT_EQ(room, bytes);
+  EXPECT_EQ(little, text.substr(0, 4) + std::string(1, '\0') + "xxxxx");
+  EXPECT_NE(tconv_export(&layer, 8, input, nullptr, nullptr, nullptr, nullptr), TCONV_OK);
+  EXPECT_NE(tconv_export(nullptr, 8, input, nullptr, nullptr, nullptr, &room), TCONV_OK);
+}
+
+}  // namespace
+}  // namespace tconv
