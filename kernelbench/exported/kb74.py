@@ -2128,7 +2128,7 @@ struct WarpgroupGemm {
         // The small products first: they are lost in nothing yet.
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.rest[o], weights_at(o * octet_bytes), o > 0);
+          Wgmma::multiply(sum, operand.rest[o], weights_at(o * octet_bytes), add || o > 0);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
           Wgmma::multiply(sum, operand.head[o], weights_at(o * octet_bytes + row_step_bytes(C)), true);
@@ -2217,28 +2217,33 @@ struct WarpgroupGemm {
       }
     }
 
-    /// fp32: products of one step are summed by the tensor core, which truncates, and added to the others by the
-    /// fp32 adder, which rounds to nearest.
+    /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
+    /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
+    /// addition rounds.
     __device__ void multiply_split(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
                                    int count) {
+      constexpr int steps_together = max_of(1, 2 / octets);
 #pragma unroll 1
-      for (int s = 0; s < count; ++s, slab += step_bytes) {
-        const u32* const at = tile + Tables::low_offset(entry + s);
-        load(a[0], at, 0, 0);
-        float part[2][registers];
+      for (int first = 0; first < count; first += steps_together) {
+        float part[position_tiles][registers];
 #pragma unroll
-        for (int m = 0; m < position_tiles; ++m) {
-          issue<1>(part[m % 2], a[m % 2], ptx::wgmma_operand(slab), false);
-          if (m > 0) {
-            ptx::wgmma_wait<1>();
+        for (int i = 0; i < steps_together; ++i) {
+          if (steps_together > 1 && first + i >= count) break;
+          const u32* const at = tile + Tables::low_offset(entry + first + i);
+          const u64 weights_at = ptx::wgmma_operand(slab + (first + i) * step_bytes);
+          if constexpr (position_tiles == 1) ptx::wgmma_wait<0>();  // there is one buffer
 #pragma unroll
-            for (int i = 0; i < registers; ++i) sum[m - 1][i] += part[(m - 1) % 2][i];
+          for (int m = 0; m < position_tiles; ++m) {
+            load(a[m % 2], at, m, 0);
+            issue<1>(part[m], a[m % 2], weights_at, i > 0);
+            if constexpr (position_tiles > 1) ptx::wgmma_wait<1>();
           }
-          if (m + 1 < position_tiles) load(a[(m + 1) % 2], at, m + 1, 0);
         }
         ptx::wgmma_wait<0>();
 #pragma unroll
-        for (int i = 0; i < registers; ++i) sum[position_tiles - 1][i] += part[(position_tiles - 1) % 2][i];
+        for (int m = 0; m < position_tiles; ++m)
+#pragma unroll
+          for (int i = 0; i < registers; ++i) sum[m][i] += part[m][i];
       }
     }
   };
@@ -2930,7 +2935,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_4b2b25bb1118_sm{architecture}",
+        name=f"tconv_kb74_40dfb61101d2_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],
