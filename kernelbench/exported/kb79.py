@@ -2847,12 +2847,14 @@ int multiprocessors() {
   return count;
 }
 
-template <class Kernel, class Params>
-void launch(Kernel* entry, int shared_bytes, Launch grid, const Params& params) {
+template <class Params>
+void launch(void (*entry)(Params), int shared_bytes, Launch grid, Params params) {
+  const void* kernel = reinterpret_cast<const void*>(entry);
   if (shared_bytes > 48 * 1024)
-    C10_CUDA_CHECK(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  entry<<<grid.blocks, grid.threads, shared_bytes, c10::cuda::getCurrentCUDAStream()>>>(params);
-  C10_CUDA_CHECK(cudaGetLastError());
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  void* arguments[] = {&params};
+  C10_CUDA_CHECK(cudaLaunchKernel(kernel, dim3(grid.blocks), dim3(grid.threads), arguments, shared_bytes,
+                                  c10::cuda::getCurrentCUDAStream()));
 }
 
 /// Whether rows are whole vectors of so many elements. Dense tensors begin at a multiple of 16 bytes.
@@ -2935,7 +2937,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_1f6dddf96873_sm{architecture}",
+        name=f"tconv_kb79_e92f0e5045ba_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

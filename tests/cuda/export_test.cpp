@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <regex>
 #include <set>
 
@@ -93,6 +96,78 @@ TEST(Export, TheConstructorIsWhatWasAskedFor) {
   EXPECT_LT(signature.find("kernel_size: "), signature.find("in_channels: "));
   EXPECT_EQ(signature.find("stride"), std::string::npos);
   EXPECT_NE(text.find("name=f\"mine_"), std::string::npos);
+}
+
+/// What the host's part of an exported file uses of PyTorch and CUDA, declared.
+const char torch_stub[] = R"(
+#include <climits>
+#include <cstdint>
+#include <optional>
+#include <vector>
+#include "cuda/kernels/launch_rules.cuh"
+namespace at {
+enum ScalarType { kInt, kFloat, kDouble, kHalf, kBFloat16 };
+using IntArrayRef = std::vector<int64_t>;
+struct Options { Options dtype(ScalarType) const; };
+struct Tensor {
+  bool is_cuda() const, is_contiguous() const;
+  int device() const, dim() const;
+  int64_t size(int) const, stride(int) const, numel() const, element_size() const;
+  std::vector<int64_t> sizes() const;
+  ScalarType scalar_type() const;
+  Options options() const;
+  Tensor clone() const;
+  const void* const_data_ptr() const;
+  void* mutable_data_ptr() const;
+};
+Tensor empty(const std::vector<int64_t>&, Options);
+}
+namespace c10::cuda {
+struct CUDAGuard { explicit CUDAGuard(int); };
+int current_device();
+void* getCurrentCUDAStream();
+}
+struct dim3 { dim3(unsigned); };
+enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
+int cudaDeviceGetAttribute(int*, int, int);
+int cudaFuncSetAttribute(const void*, int, int);
+int cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, void*);
+template <class... Text> void check_that(bool, const Text&...);
+#define TORCH_CHECK(...) check_that(__VA_ARGS__)
+#define C10_CUDA_CHECK(call) check_that((call) == 0)
+namespace tconv::device::selected {
+constexpr long long packed_words = 1;
+namespace packing { void pack(PackParams); constexpr int shared_bytes = 0; }
+namespace kernel_0 { @KERNEL@ constexpr int shared_bytes = 0; }
+template <class Attempt> bool any(const Attempt& attempt) { return @ATTEMPT@; }
+}
+)";
+
+/// The host's part is C++ that any compiler reads: it must agree with the parameters and rules of the kernels.
+void expect_host_compiles(const Layer& layer, const std::string& kernel, const std::string& attempt) {
+  std::string stub = torch_stub;
+  stub.replace(stub.find("@KERNEL@"), 8, kernel);
+  stub.replace(stub.find("@ATTEMPT@"), 9, attempt);
+  const std::string text = export_layer(layer, 8, {4096});
+  const auto begin = text.find("// ---- Calls from PyTorch"), end = text.find("\"\"\"", begin);
+  const std::string host =
+      std::regex_replace(text.substr(begin, end - begin), std::regex("#include <[^>]*>\n"), "");
+  const std::string file = testing::TempDir() + "/tconv_export_host.cpp";
+  std::ofstream(file) << stub << host;
+  const std::string command = std::string("'") + TCONV_COMPILER + "' -std=c++20 -fsyntax-only -w -I'" +
+                              TCONV_SOURCE_FOLDER + "' '" + file + "'";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+TEST(Export, TheHostsPartCompilesForEveryFamily) {
+  const std::string attempt = "attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes)";
+  expect_host_compiles(dense_1d(), "constexpr GemmConfig config{}; void forward(ForwardParams);", attempt);
+  Layer depthwise = dense_1d();
+  depthwise.groups = 128;
+  expect_host_compiles(depthwise, "constexpr DirectConfig config{}; void forward(DirectParams);", attempt);
+  Layer far = dense_1d();
+  far.in_channels = 4, far.kernel = {300}, far.stride = {300};
+  expect_host_compiles(far, "void forward(GenericParams);", "false");
 }
 
 TEST(Export, RefusesWhatItCannotWrite) {
