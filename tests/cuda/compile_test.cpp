@@ -85,7 +85,8 @@ TEST_P(Compile, ImplicitGemm) {
         ASSERT_FALSE(choices.empty()) << c.name;
         const CompiledCode code = nvrtc_compile(gemm_source(choices.front().config, rows), GetParam());
         EXPECT_FALSE(code.binary.empty());
-        EXPECT_EQ(spilled_bytes(code.log), 0)
+        // A few addresses may wait in memory from tile to tile; operands and sums may not.
+        EXPECT_LE(spilled_bytes(code.log), 96)
             << c.name << ", math " << int(math) << (last ? ", channels last" : "");
       }
     }
@@ -172,7 +173,8 @@ TEST_F(CompileHopper, Wgmma) {
         const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
         ASSERT_FALSE(choices.empty()) << c.name;
         const CompiledCode code = nvrtc_compile(warpgroup_source(choices.front().config, rows), "sm_90a");
-        // Addresses may wait in memory while a tile is stored, which rows of three phases have many of; sums may not.
+        // Addresses may wait in memory while a tile is stored, which rows of three phases have many of; sums may
+        // not.
         EXPECT_LE(spilled_bytes(code.log), 1024) << c.name << ", math " << int(math);
         EXPECT_EQ(code.log.find("C75"), std::string::npos) << c.name << ": wgmma is serialised";
         EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), "sm_90a"));

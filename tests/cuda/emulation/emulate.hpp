@@ -179,7 +179,8 @@ inline void run_block(unsigned index, unsigned grid, unsigned threads, const std
     Fiber& f = state.fibers[i];
     f.thread.x = i, f.stack = std::make_unique<char[]>(stack_bytes);
     getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = stack_bytes, f.context.uc_link = nullptr;
+    f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = stack_bytes,
+    f.context.uc_link = nullptr;
     makecontext(&f.context, enter, 0);
   }
   for (;;) {
