@@ -30,9 +30,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from library import BoundLayer, Library
 from problems import Error, Problem, error_of, float64_result, read_problems
 from timing import SMALL_MS, ceilings, graph_ms, median_ms, rotated
+
+from library import BoundLayer, Library
 
 ROOT = Path(__file__).resolve().parents[2]
 PRECISIONS = {
