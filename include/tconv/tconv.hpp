@@ -162,8 +162,8 @@ class TCONV_API Executor {
   virtual void parallel_for(std::int64_t count, Task task) = 0;
 };
 
-/// A pool with `threads` threads, the calling one included (0: one per CPU this process may use).
-/// Any number of threads may run plans over one pool at the same time.
+/// A pool with `threads` threads, the calling one included (0: TCONV_NUM_THREADS, or one per CPU this process may
+/// use). Any number of threads may run plans over one pool at the same time.
 TCONV_API std::shared_ptr<Executor> make_thread_pool(int threads = 0);
 
 // ---------------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ def convert(model: torch.nn.Module) -> Report:
     """Makes every transposed convolution of ``model`` a tconv one, in place.
 
     Parameters, hooks, parametrizations and ``weight_norm`` of either kind stay as they are. Subclasses with a
-    ``forward`` of their own are left alone, since only their author knows what it computes.
+    ``forward`` (or an ``_output_padding``) of their own are left alone, since only their author knows what it
+    computes, and so are modules whose ``forward`` was replaced.
     """
     return _switch(model, _tconv_class)
 
@@ -69,6 +70,9 @@ def _switch(model: torch.nn.Module, target_of: Callable[[type], type | None]) ->
             continue
         current = type(module)
         plain = parametrize.type_before_parametrizations(module)
+        if "forward" in vars(module):
+            report.skipped.append((name, "its forward was replaced by another"))
+            continue
         target = target_of(plain)
         if target is not None:
             module.__dict__.pop("_packed", None)  # tconv's own, see tconv._packed
@@ -84,7 +88,8 @@ def _tconv_class(cls: type) -> type | None:
     if cls in _TO_TCONV or issubclass(cls, tconv_nn._Forward):
         return _TO_TCONV.get(cls)
     base = next(theirs for theirs in _TRANSPOSED if issubclass(cls, theirs))
-    return _derived(cls) if cls.forward is base.forward else None
+    same = all(getattr(cls, name) is getattr(base, name) for name in ("forward", "_output_padding"))
+    return _derived(cls) if same else None
 
 
 def _pytorch_class(cls: type) -> type | None:
@@ -103,6 +108,9 @@ def _derived(cls: type) -> type:
         return _make_derived, (cls,), state
 
     body = {"__module__": cls.__module__, "_tconv_derived_from": cls, "__reduce_ex__": reduce}
+    becomes = getattr(cls, "cls_to_become", None)  # of a lazy module, at its first input
+    if becomes is not None:
+        body["cls_to_become"] = _TO_TCONV.get(becomes, becomes)
     derived = type(cls.__name__, (tconv_nn._Forward, cls), body)
     return derived
 

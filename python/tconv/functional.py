@@ -3,10 +3,12 @@
 import os
 import sys
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 from torch.nn import functional as F
 
 from ._autograd import PLAIN, conv_transpose, eager_conv_transpose, needs_dispatcher
@@ -122,7 +124,14 @@ def _general_conv_transpose(
     precision: Precision | None,
 ) -> Tensor:
     """Everything but the plain eager call, which :func:`_conv_transpose` has let through."""
+    if isinstance(input, Proxy) or isinstance(weight, Proxy):
+        # torch.fx traces by values that stand for tensors: the call is noted, and made when the graph runs.
+        arguments = (input, weight, bias, stride, padding, output_padding, groups, dilation)
+        tracer = (input if isinstance(input, Proxy) else weight).tracer
+        return tracer.create_proxy("call_function", _FUNCTIONS[dims], arguments, {"precision": precision})
     _check_types(dims, input, weight, bias, groups)
+    if not isinstance(groups, (int, torch.SymInt)):
+        groups = index(groups)
     tf32 = allow_tf32(precision) and input.is_cuda
     served = input.is_cpu or input.is_cuda or input.is_meta
     if not served or input.dtype not in _DTYPES or input.layout is not _STRIDED:
@@ -143,6 +152,9 @@ def _general_conv_transpose(
     return output if rank == dims + 2 else output.squeeze(0)
 
 
+_FUNCTIONS = {1: conv_transpose1d, 2: conv_transpose2d, 3: conv_transpose3d}
+
+
 def _hashable(value: Integers) -> Integers:
     return tuple(value) if isinstance(value, list) else value
 
@@ -155,7 +167,7 @@ def _check_types(dims: int, input: Any, weight: Any, bias: Any, groups: Any) -> 
                 f"conv_transpose{dims}d(): argument '{name}' (position {position}) must be Tensor, "
                 f"not {type(value).__name__}"
             )
-    if isinstance(groups, bool) or not isinstance(groups, (int, torch.SymInt)):
+    if isinstance(groups, bool) or not (isinstance(groups, torch.SymInt) or hasattr(groups, "__index__")):
         raise TypeError(f"conv_transpose{dims}d(): argument 'groups' must be int, not {type(groups).__name__}")
     if "torch.distributed.tensor" in sys.modules:
         from . import _sharding  # noqa: F401  registers the rules DTensor needs

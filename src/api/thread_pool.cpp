@@ -213,9 +213,9 @@ Executor::~Executor() = default;
 
 std::shared_ptr<Executor> make_thread_pool(int threads) {
   if (threads < 0 || threads > max_threads)
-    throw InvalidArgument("threads must be from 0 (one per CPU) to " + std::to_string(max_threads) + ", got " +
-                          std::to_string(threads));
-  return std::make_shared<ThreadPool>(threads == 0 ? usable_cpus() : threads);
+    throw InvalidArgument("threads must be from 0 (TCONV_NUM_THREADS, or one per CPU) to " +
+                          std::to_string(max_threads) + ", got " + std::to_string(threads));
+  return std::make_shared<ThreadPool>(threads == 0 ? threads_from_environment() : threads);
 }
 
 int default_pool_threads() {

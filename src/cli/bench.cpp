@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "cli/bench_measure.hpp"
@@ -36,7 +37,7 @@ void add_flags(Flags& add, BenchFlags& flags) {
   add.text("--dtype", flags.dtype, "f32, f64, f16 or bf16 (f32)", "TYPE");
   add.text("--layout", flags.layout, "channels_first or channels_last (channels_first)", "LAYOUT");
   add.integer("--batch", flags.batch, "Batch (the problem's, reduced until a run takes about a second)", "N", 1);
-  add.integer("--threads", flags.threads, "Threads (0: one per CPU)", "N", 0);
+  add.integer("--threads", flags.threads, "Threads (0: TCONV_NUM_THREADS, or one per CPU)", "N", 0);
   add.seconds("--seconds", flags.seconds, "Time to spend on timing each pass (2)");
   add.toggle("--bias", flags.bias, "Give every layer a bias");
   add.toggle("--prepack", flags.prepack, "Pack the weights once, outside of the timing");
@@ -114,7 +115,8 @@ int execute(const BenchFlags& flags) {
   settings.prepack = flags.prepack;
   settings.seed = flags.seed ? std::uint64_t(flags.seed) : std::random_device()();
   if (!flags.json.empty() && flags.json != "-") check_writable(flags.json);
-  settings.executor = make_thread_pool(int(std::min<std::int64_t>(flags.threads, 1 << 20)));
+  settings.executor =
+      make_thread_pool(int(std::min<std::int64_t>(flags.threads, std::numeric_limits<int>::max())));
 
   BenchReport report;
   report.system = system_info();

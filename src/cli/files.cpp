@@ -76,10 +76,16 @@ class TemporaryFile {
   }
 
   void take_place_of(const fs::path& target) {
-    // mkstemp makes files only their owner can read; give this one the mode any new file would have.
-    const mode_t mask = ::umask(0);
-    ::umask(mask);
-    ::fchmod(handle_, 0666 & ~mask);
+    // mkstemp makes files only their owner can read; this one gets the mode of the file it replaces, or that of
+    // any new file.
+    struct stat replaced {};
+    if (::stat(target.c_str(), &replaced) == 0) {
+      ::fchmod(handle_, replaced.st_mode & 07777);
+    } else {
+      const mode_t mask = ::umask(0);
+      ::umask(mask);
+      ::fchmod(handle_, 0666 & ~mask);
+    }
     if (::fsync(handle_) != 0 && errno != EINVAL) refuse(path_, std::strerror(errno));
     const int closed = ::close(handle_);
     handle_ = -1;

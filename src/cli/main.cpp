@@ -1,7 +1,9 @@
 // tconv, the command-line tool: parses, calls the subcommand, turns errors into one line and an exit code.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -35,6 +37,12 @@ int fail(int code, const char* message) {
   return code;
 }
 
+/// What was printed must have arrived: a full disk behind a pipe is a failure, too.
+int finish(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return fail(exit_failure, fmt::format("cannot write to standard output: {}", std::strerror(errno)).c_str());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -46,10 +54,10 @@ int main(int argc, char** argv) try {
   if (const auto code = line.parse(argc, argv)) return *code;
 
   for (const Command& command : commands) {
-    if (line.chosen(command.name)) return command.execute();
+    if (line.chosen(command.name)) return finish(command.execute());
     if (topic == command.name) {
       fmt::print("{}", line.help_of(topic));
-      return exit_ok;
+      return finish(exit_ok);
     }
   }
   if (!topic.empty()) throw UsageError(fmt::format("there is no command '{}'; 'tconv help' lists them", topic));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "cli/command.hpp"
 #include "cli/files.hpp"
@@ -37,7 +38,7 @@ void add_flags(Flags& add, RunFlags& flags) {
   add.text("--dilation", flags.dilation, "Dilation (1)", "N[,N]");
   add.integer("--groups", flags.groups, "Groups (1)", "N", 1);
   add.heading("Options");
-  add.integer("--threads", flags.threads, "Threads (0: one per CPU)", "N", 0);
+  add.integer("--threads", flags.threads, "Threads (0: TCONV_NUM_THREADS, or one per CPU)", "N", 0);
   add.toggle("-q,--quiet", flags.quiet, "Say nothing about the result");
   add.footer(R"(
 Computes y = ConvTranspose(x, w) + b on arrays saved with numpy.save. The weight's shape says how many
@@ -131,7 +132,7 @@ int execute(const RunFlags& flags) {
     layer.output_padding =
         output_padding_for(layer, size, parse_extents("--output-size", flags.output_size, layer.dims));
 
-  const auto pool = make_thread_pool(int(std::min<std::int64_t>(flags.threads, 1 << 20)));
+  const auto pool = make_thread_pool(int(std::min<std::int64_t>(flags.threads, std::numeric_limits<int>::max())));
   const Binding binding = Plan(layer).bind(x.sizes[0], size);
   NpyArray output;
   output.dtype = layer.dtype;

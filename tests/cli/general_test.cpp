@@ -87,5 +87,21 @@ TEST(General, NothingButTextReachesAPipe) {
   EXPECT_EQ(bench.out.find('\x1b'), std::string::npos);
 }
 
+TEST(General, WhatCannotBePrintedIsAFailure) {
+  for (const std::string command : {"info --json", "bench --list", "explain kb64 --no-measure", "help run"}) {
+    const Outcome outcome = shell("\"$TOOL\" " + command + " > /dev/full");
+    EXPECT_EQ(outcome.code, 1) << command;
+    EXPECT_NE(outcome.err.find("standard output"), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(General, ThreadsFromTheEnvironment) {
+  const std::string bench = "\"$TOOL\" bench --size 9 --in 1 --out 1 --kernel 2 --seconds 0.01";
+  EXPECT_EQ(shell("TCONV_NUM_THREADS=1 " + bench).code, 0);
+  const Outcome nonsense = shell("TCONV_NUM_THREADS=many " + bench);
+  EXPECT_EQ(nonsense.code, 1);
+  EXPECT_NE(nonsense.err.find("TCONV_NUM_THREADS"), std::string::npos) << nonsense.err;
+}
+
 }  // namespace
 }  // namespace tconv::cli::test

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -219,3 +220,53 @@ def test_optimizer_made_before_goes_on():
     net(X).sum().backward()
     optimizer.step()
     assert not torch.equal(net[1].weight, before)
+
+
+def test_a_class_with_its_own_output_padding_is_left_alone():
+    class Longer(torch.nn.ConvTranspose1d):
+        def _output_padding(self, *args, **kwargs):
+            return [1]
+
+    model = torch.nn.Sequential(Longer(3, 4, 4, 2, 1))
+    x = torch.randn(1, 3, 5)
+    before = model(x)
+    report = tconv.convert(model)
+    assert len(report) == 0
+    assert len(report.skipped) == 1
+    assert torch.equal(model(x), before)
+
+
+def test_a_replaced_forward_is_left_alone():
+    layer = torch.nn.ConvTranspose1d(3, 4, 3)
+    original = layer.forward
+    layer.forward = lambda x: original(x) * 2
+    report = tconv.convert(layer)
+    assert len(report) == 0
+    assert "replaced" in str(report)
+
+
+def test_a_subclass_of_a_lazy_layer_becomes_tconvs():
+    class Lazy(torch.nn.LazyConvTranspose1d):
+        pass
+
+    model = torch.nn.Sequential(Lazy(4, 3))
+    tconv.convert(model)
+    assert model(torch.randn(1, 3, 4)).shape == (1, 4, 6)
+    assert type(model[0]) is tconv.nn.ConvTranspose1d
+
+
+def test_symbolic_tracing():
+    model = torch.nn.Sequential(torch.nn.ConvTranspose1d(3, 4, 3, stride=2))
+    tconv.convert(model)
+    traced = torch.fx.symbolic_trace(model)
+    x = torch.randn(2, 3, 7)
+    assert any(node.target is tconv.conv_transpose1d for node in traced.graph.nodes)
+    assert torch.equal(traced(x), model(x))
+
+
+def test_groups_of_another_integer_type():
+    layer = torch.nn.ConvTranspose1d(4, 4, 3, groups=np.int64(2))
+    x = torch.randn(1, 4, 5)
+    before = layer(x)
+    tconv.convert(layer)
+    torch.testing.assert_close(layer(x), before)
