@@ -584,16 +584,10 @@ struct StagedStore {
   /// The width phase that is the `index`th with taps.
   __device__ static int width_phase(int index) {
     if constexpr (phases == C.stride.w) return index;
-    constexpr int g = gcd(C.stride.w, C.dilation.w);
-    // Phases with taps are k·dilation mod stride; they are few, and the index is small.
-    int phase = -1;
-    for (int found = -1; found < index;) {
-      ++phase;
-      bool taps = false;
+    int phase = 0;
 #pragma unroll
-      for (int k = 0; k < min_of(C.kernel.w, C.stride.w / g); ++k) taps = taps || k * C.dilation.w % C.stride.w == phase;
-      found += taps;
-    }
+    for (int i = 0; i < phases; ++i)
+      if (index == i) phase = phase_with_taps(C, i);
     return phase;
   }
 
@@ -1473,9 +1467,6 @@ __device__ inline bool barrier_test(u32 barrier, u32 parity) {
 __device__ inline void barrier_arrive_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
-
-/// Orders this thread's writes to shared memory before reads by tensor cores and copies.
-__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
 __device__ inline void named_sync(int name, int threads) {
@@ -2937,7 +2928,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_e92f0e5045ba_sm{architecture}",
+        name=f"tconv_kb79_1ac87bbf0f65_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

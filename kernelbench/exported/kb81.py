@@ -584,16 +584,10 @@ struct StagedStore {
   /// The width phase that is the `index`th with taps.
   __device__ static int width_phase(int index) {
     if constexpr (phases == C.stride.w) return index;
-    constexpr int g = gcd(C.stride.w, C.dilation.w);
-    // Phases with taps are k·dilation mod stride; they are few, and the index is small.
-    int phase = -1;
-    for (int found = -1; found < index;) {
-      ++phase;
-      bool taps = false;
+    int phase = 0;
 #pragma unroll
-      for (int k = 0; k < min_of(C.kernel.w, C.stride.w / g); ++k) taps = taps || k * C.dilation.w % C.stride.w == phase;
-      found += taps;
-    }
+    for (int i = 0; i < phases; ++i)
+      if (index == i) phase = phase_with_taps(C, i);
     return phase;
   }
 
@@ -2099,7 +2093,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_d3eb1dce7b66_sm{architecture}",
+        name=f"tconv_kb81_04061600b436_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -31,8 +31,8 @@ int registers_of(const GemmConfig& c) {
   // Offsets a thread keeps of the x tile: one for each unit it copies.
   const int units = device::volume(device::x_extent(c)) *
                     (c.x_channels_last ? (c.x_vector ? c.chunk_words / c.x_vector : 2 * c.chunk_words) : 1);
-  const int slots = (c.x_channels_last ? 3 * device::ceil_div(units, device::threads_of(c)) + 8 : 6) +
-                    (c.chunk_words < 8 ? 8 : 0);  // two shifts in a step
+  const int slots = (c.x_channels_last ? 3 * device::ceil_div(units, device::threads_of(c)) + 16 : 6) +
+                    (c.chunk_words < 8 ? 24 : 0);  // two shifts in a step
   return sums + 2 * fragments + split + c.tiles_n + slots + (c.masked ? 56 : 46);
 }
 

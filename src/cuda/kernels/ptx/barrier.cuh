@@ -53,9 +53,6 @@ __device__ inline void barrier_arrive_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Orders this thread's writes to shared memory before reads by tensor cores and copies.
-__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 /// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
 __device__ inline void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
