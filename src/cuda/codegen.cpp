@@ -69,7 +69,9 @@ std::string config_text(const GemmConfig& c) {
       << ", .images = " << c.images << ", .window = " << c.window << ",\n"
       << "    .stage_rows = " << c.stage_rows << ", .stage_buffers = " << c.stage_buffers
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs)
-      << ", .channel_rows = " << text(c.channel_rows) << "};\n";
+      << ", .channel_rows = " << text(c.channel_rows) << ",\n"
+      << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
+      << ", .loading_warpgroups = " << c.loading_warpgroups << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << "};\n";
   return out.str();
 }
 
@@ -114,8 +116,8 @@ std::string types_text(const RowPlan& rows, const Geometry& geometry, const Gemm
     bases.push_back(
         rows.weight_base(int(t), geometry, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1));
   }
-  array(out, "__constant__ int step_count", counts, number);
-  array(out, "__constant__ i64 weight_bases", bases, number);
+  array(out, "__constant__ constexpr int step_count", counts, number);
+  array(out, "__constant__ constexpr i64 weight_bases", bases, number);
   return out.str();
 }
 
@@ -129,28 +131,37 @@ Geometry geometry_in(const GemmConfig& c) {
 
 namespace {
 
-/// The instruction of the warpgroup kernel: sums of all rows, x in registers, weights in shared memory.
-std::string wgmma_text(const GemmConfig& c) {
+/// The product of a warpgroup, 64 by `columns` sums. Operands are in shared memory, or the first in registers.
+std::string wgmma_text(const GemmConfig& c, int columns, bool first_in_registers) {
   const char* const type = c.math == Math::f16 ? "f16" : c.math == Math::bf16 ? "bf16" : "tf32";
-  const int sums = c.rows / 2;
+  const bool halves = device::channels_per_word(c) == 2;
+  const int sums = columns / 2, b = sums + (first_in_registers ? 4 : 1);
+  const auto at = [](int operand) { return "%" + std::to_string(operand); };
   std::ostringstream out;
   out << "struct Wgmma {\n"
       << "  /// d = a·b, or d += a·b where `add`.\n"
-      << "  __device__ static void multiply(float (&d)[" << sums << "], const u32 (&a)[4], u64 b, bool add) {\n"
-      << "    asm volatile(\n        \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %" << sums + 5 << ", 0;\\n\"\n"
-      << "        \"wgmma.mma_async.sync.aligned.m64n" << c.rows
-      << (device::channels_per_word(c) == 2 ? "k16" : "k8") << ".f32." << type << "." << type << " {\"";
+      << "  __device__ static void multiply(float (&d)[" << sums << "], "
+      << (first_in_registers ? "const u32 (&a)[4]" : "u64 a") << ", u64 b, bool add) {\n"
+      << "    asm volatile(\n        \"{\\n.reg .pred p;\\nsetp.ne.b32 p, " << at(b + 1) << ", 0;\\n\"\n"
+      << "        \"wgmma.mma_async.sync.aligned.m64n" << columns << (halves ? "k16" : "k8") << ".f32." << type << "."
+      << type << " {\"";
   for (int i = 0; i < sums; ++i) {
     if (i % 16 == 0) out << "\n        \"";
-    out << "%" << i << (i + 1 < sums ? ", " : "");
+    out << at(i) << (i + 1 < sums ? ", " : "");
     if (i % 16 == 15 || i + 1 == sums) out << "\"";
   }
-  out << "\n        \"}, {%" << sums << ", %" << sums + 1 << ", %" << sums + 2 << ", %" << sums + 3 << "}, %"
-      << sums + 4 << ", p, 1, 1" << (device::channels_per_word(c) == 2 ? ", 0" : "") << ";\\n}\\n\"\n        : ";
+  out << "\n        \"}, ";
+  if (first_in_registers)
+    out << "{" << at(sums) << ", " << at(sums + 1) << ", " << at(sums + 2) << ", " << at(sums + 3) << "}";
+  else
+    out << at(sums);
+  out << ", " << at(b) << ", p, 1, 1" << (!halves ? "" : first_in_registers ? ", 0" : ", 0, 0")
+      << ";\\n}\\n\"\n        : ";
   for (int i = 0; i < sums; ++i)
     out << "\"+f\"(d[" << i << "])" << (i + 1 < sums ? i % 8 == 7 ? ",\n          " : ", " : "");
-  out << "\n        : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"r\"(int(add)));\n  "
-         "}\n};\n\n";
+  out << "\n        : "
+      << (first_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)")
+      << ", \"l\"(b), \"r\"(int(add)));\n  }\n};\n\n";
   return out.str();
 }
 
@@ -161,26 +172,26 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
   const Concatenated all = all_steps(rows);
   const auto number = [](auto v) { return std::to_string(v); };
   out << types_text(rows, geometry_in(c), c);
-  array(out, "__constant__ int first_step", all.first, number);
-  array(out, "__constant__ int low_offsets", all.steps, [](const Step& s) { return offset_text(s.low); });
-  array(out, "__constant__ int high_offsets", all.steps, [](const Step& s) { return offset_text(s.high); });
-  array(out, "__constant__ u32 step_masks", all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
+  array(out, "__constant__ constexpr int first_step", all.first, number);
+  array(out, "__constant__ constexpr int low_offsets", all.steps, [](const Step& s) { return offset_text(s.low); });
+  array(out, "__constant__ constexpr int high_offsets", all.steps, [](const Step& s) { return offset_text(s.high); });
+  array(out, "__constant__ constexpr u32 step_masks", all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
   std::vector<std::uint32_t> lines;
   for (const BlockType& type : rows.types)
     for (const Line& line : type.lines)
       lines.push_back(line.channel < 0 ? ~0u
                                        : std::uint32_t(line.channel) | std::uint32_t(line.phase_d) << 16 |
                                              std::uint32_t(line.phase_h) << 24);
-  array(out, "__constant__ u32 line_entries", lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
+  array(out, "__constant__ constexpr u32 line_entries", lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
   out << R"(
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * )"
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * )"
       << rows.types[0].lines.size() << R"( + line]; }
 };
 
@@ -204,7 +215,11 @@ std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
 }
 
 std::string warpgroup_source(const GemmConfig& c, const RowPlan& rows) {
-  return forward_source(c, rows, "warpgroup_gemm.cuh", "WarpgroupGemm<config, Tables, Wgmma>", wgmma_text(c));
+  if (c.panel_columns)
+    return forward_source(c, rows, "panel_gemm.cuh", "PanelGemm<config, Tables, Wgmma>",
+                          wgmma_text(c, c.panel_columns, false));
+  return forward_source(c, rows, "warpgroup_gemm.cuh", "WarpgroupGemm<config, Tables, Wgmma>",
+                        wgmma_text(c, c.rows, true));
 }
 
 std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {
@@ -212,7 +227,7 @@ std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry
   out << "#include \"pack.cuh\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
   const Concatenated all = all_steps(rows);
   out << types_text(rows, geometry, c);
-  array(out, "__constant__ int first_step", all.first, [](int v) { return std::to_string(v); });
+  array(out, "__constant__ constexpr int first_step", all.first, [](int v) { return std::to_string(v); });
   array(out, "__device__ const Int3 low_shifts", all.steps, [](const Step& s) { return text(s.low); });
   array(out, "__device__ const Int3 high_shifts", all.steps, [](const Step& s) { return text(s.high); });
   out << "struct Row {\n  int channel;\n  Int3 phase;\n};\n";

@@ -274,7 +274,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
     gemm->kernel = get_kernel({warpgroup ? warpgroup_source(c, s.rows) : gemm_source(c, s.rows), "forward",
-                               warpgroup ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c)},
+                               warpgroup ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                               s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
@@ -358,14 +358,19 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const State& s = *state_;
   if (!s.has_rows()) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
-  std::string name =
-      std::string(s.family == Family::warpgroup ? "warpgroup_gemm_" : "implicit_gemm_") + name_of(s.math);
-  if (gemms_.empty() || !gemms_.back().second->kernel) return name;
+  const std::string math = std::string("_gemm_") + name_of(s.math);
+  if (gemms_.empty() || !gemms_.back().second->kernel)
+    return (s.family == Family::warpgroup ? "warpgroup" : "implicit") + math;
   const GemmConfig& c = gemms_.back().second->config;
+  const std::string name = (c.panel_columns ? "panel" : c.teams ? "warpgroup" : "implicit") + math;
   const auto number = [](int v) { return std::to_string(v); };
   const std::string box = (c.images > 1 ? number(c.images) + "." : "") + number(c.box.d) + "." + number(c.box.h) +
                           "." + number(c.box.w);
   const std::string tail = "_v" + number(c.x_vector) + (c.resident_steps ? "_resident" : "");
+  if (c.panel_columns)
+    return name + "_" + number(c.position_tiles) + "x" + number(c.panel_columns) + (c.panel_flat ? "_flat" : "") +
+           "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) + "_k" + number(c.chunk_words) +
+           (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;

@@ -39,7 +39,8 @@ std::string emulated_source(std::string source, const std::string& entry) {
   // The one instruction that is written out in the source.
   if (const auto begin = source.find("struct Wgmma {"); begin != std::string::npos) {
     const auto end = source.find("\n};\n", begin) + 4;
-    source.replace(begin, end - begin, "using Wgmma = EmulatedWgmma<config.rows, config.math>;\n");
+    source.replace(begin, end - begin, "using Wgmma = EmulatedWgmma<config.panel_columns ? config.panel_columns : config.rows, config.math,\n"
+                   "                            (config.panel_columns > 0)>;\n");
   }
   std::smatch params;
   std::regex_search(source, params, std::regex("__grid_constant__ (\\w+) params"));
@@ -102,17 +103,22 @@ Case random_case(std::mt19937& rng) {
     l.dims = pick(1, 3);
     l.groups = pick(0, 4) ? 1 : 2;
     l.in_channels = l.groups * pick(9, 40), l.out_channels = l.groups * (pick(0, 3) ? pick(17, 70) : pick(3, 16));
-    double work = double(l.in_channels * l.out_channels / l.groups);
+    const bool rows64 = pick(0, 2) == 0;  // what the panel kernel takes
+    if (rows64) l.in_channels = l.groups * pick(24, 48);
+    double work = double(l.in_channels);
     for (int d = 0; d < l.dims; ++d) {
       const auto at = std::size_t(d);
       l.kernel[at] = pick(1, l.dims == 1 ? 7 : 3);
-      l.stride[at] = pick(0, 1) ? 1 : pick(1, 5);
+      l.stride[at] = pick(0, 1) ? 1 : rows64 ? 1 << pick(1, 2) : pick(1, 5);
       l.dilation[at] = pick(0, 2) ? 1 : pick(1, 3);
       l.padding[at] = pick(0, 3);
       l.output_padding[at] = pick(0, int(std::max(l.stride[at], l.dilation[at])) - 1);
       c.input[at] = pick(1, l.dims == 1 ? 300 : l.dims == 2 ? 24 : 8);
       work *= double(c.input[at] * l.kernel[at]);
     }
+    const int64_t width_stride = l.stride[std::size_t(l.dims - 1)];
+    if (rows64) l.out_channels = l.groups * (64 << pick(0, 1)) / width_stride;
+    work *= double(l.out_channels / l.groups);
     if (pick(0, 1)) c.input[std::size_t(l.dims - 1)] = (c.input[std::size_t(l.dims - 1)] + 7) / 8 * 8;
     c.batch = pick(1, 3);
     l.bias = pick(0, 1);
@@ -267,7 +273,7 @@ TEST(Emulation, RandomLayers) {
     if (::testing::Test::HasFailure() && layers < 50) break;
   }
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
-  EXPECT_GT(families["warpgroup"], layers / 3);
+  EXPECT_GT(families["warpgroup"] + families["panel"], layers / 3);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/heuristics/panel_tiles.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 
 namespace tconv::cuda {
@@ -13,19 +14,20 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-// Fitted to the times of some two hundred tiles of a dozen layers on an H200.
-constexpr double l2_bytes_per_cycle = 21;
-constexpr double memory_bytes_per_cycle = 13;
-constexpr double ragged_bytes = 50;    // what a run's two partial sectors cost
-constexpr double run_cycles = 2.5;     // set-up of a stored run
-constexpr double batch_latency = 120;  // operands read, first product of a batch
-constexpr double slab_latency = 40;    // a barrier
-constexpr double tile_latency = 4000;  // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 700;   // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 4.7;   // of a warp, for an instruction of the epilogue
-constexpr double load_latency = 2800;  // from the request of a slot to its use, under load
-constexpr double launch_latency = 4000;
-constexpr double overlap_lost = 0.6;  // of what teams could hide of each other
+// Fitted to the times of 1,300 tiles of 27 benchmark and 40 random layers on an H200, those of panel_tiles.cpp with them.
+constexpr double l2_bytes_per_cycle = 37.5;
+constexpr double memory_bytes_per_cycle = 20;
+constexpr double ragged_bytes = 40;    // what a run's two partial sectors cost
+constexpr double run_cycles = 6.54;     // set-up of a stored run
+constexpr double batch_latency = 128;  // operands read, first product of a batch
+constexpr double slab_latency = 58;    // a barrier
+constexpr double tile_latency = 4490;  // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 807;   // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.06;   // of a warp, for an instruction of the epilogue
+constexpr double divided = 1.78;          // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 2660;  // from the request of a slot to its use, under load
+constexpr double launch_latency = 6050;
+constexpr double overlap_lost = 0.625;  // of what teams could hide of each other
 
 /// Steps of all types, of the types that have any, and whether they all have the same.
 struct Steps {
@@ -157,7 +159,8 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   // Sums staged, runs described by a thread each, vectors stored by a thread each.
   const double described = ceil_div(device::stage_lines(c) * device::box_rows(c), 128) * passes;
   const double stored_vectors = runs * device::run_stride(c) / device::store_vector(c) / 128;
-  const double instructions = types * tiles64 * c.rows / 2 * (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) +
+  const double staging = (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) * (8 % c.width_phases ? divided * tiles64 : 1);
+  const double instructions = types * tiles64 * c.rows / 2 * staging +
                               (c.y_rows ? described * 90 + stored_vectors * 16 : 0);
   const double epilogue = passes * pass_latency * (c.stage_buffers == 2 ? 0.6 : 1) + instructions * issue_cycles;
   const double chain = (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency;
@@ -189,6 +192,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
   c.y_rows = access.y_rows && !rows.channel_rows, c.y_pairs = access.y_pairs;
   c.rows = rows.rows(), c.channel_rows = rows.channel_rows;
   c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = 1;
+  const GemmConfig layer = c;
   const Steps steps(rows);
   c.round_on_load = math == Math::tf32 && steps.total >= 4 * steps.types;
   const Int3 positions = positions_of(c, shape);
@@ -254,6 +258,8 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
     }
   }
+  const std::vector<TileChoice> panels = price_panel_tiles(layer, rows, shape, limits);
+  choices.insert(choices.end(), panels.begin(), panels.end());
   std::stable_sort(choices.begin(), choices.end(),
                    [](const TileChoice& a, const TileChoice& b) { return a.cycles < b.cycles; });
   return choices;

@@ -59,7 +59,7 @@ constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multipro
 
 constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
   return {unsigned(blocks_of(c, p.tiles, multiprocessors)),
-          unsigned(c.teams ? warpgroup_size * (1 + c.teams) : threads_of(c))};
+          unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {

@@ -21,7 +21,7 @@
 
 #define __device__
 #define __global__
-#define __constant__ static const
+#define __constant__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(bytes)

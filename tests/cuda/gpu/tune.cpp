@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
+#include <random>
 
 #include "cli/problems.hpp"
 #include "cuda/codegen.hpp"
@@ -13,6 +15,48 @@ namespace tconv::cuda::check {
 
 using std::int64_t;
 
+namespace {
+
+/// Layers nobody listed, of the sizes that people run: what the cost model is judged by.
+std::vector<cli::Problem> random_problems(int count, unsigned seed) {
+  std::mt19937 rng(seed);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  const auto one_of = [&](std::initializer_list<int> values) { return values.begin()[pick(0, int(values.size()) - 1)]; };
+  std::vector<cli::Problem> problems;
+  while (int(problems.size()) < count) {
+    cli::Problem p;
+    Layer& l = p.layer;
+    l.dims = pick(1, 3);
+    l.in_channels = one_of({16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 384, 512});
+    l.out_channels = one_of({8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 512});
+    l.bias = false;
+    const int stride = one_of({1, 1, 2, 2, 2, 3, 4});
+    double positions = 1, taps = 1, outputs = 1;
+    p.batch = one_of({1, 2, 4, 8, 16, 32});
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
+      l.stride[d] = l.dims == 1 && pick(0, 3) == 0 ? one_of({5, 8}) : stride;
+      l.kernel[d] = std::max<int64_t>(l.stride[d], pick(0, 2) ? one_of({2, 3, 3, 4, 5, 7}) : l.stride[d] * 2);
+      l.padding[d] = pick(0, int(l.kernel[d] / 2));
+      const int longest = l.dims == 1 ? 17 : l.dims == 2 ? 9 : 6;
+      p.input[d] = (1 << pick(l.dims == 1 ? 5 : 3, longest)) + (pick(0, 2) ? 0 : pick(-3, 3));
+      positions *= double(p.input[d]), taps *= double(l.kernel[d]), outputs *= double(p.input[d] * l.stride[d]);
+    }
+    const double flops = 2.0 * double(p.batch) * positions * taps * double(l.in_channels * l.out_channels);
+    const double bytes =
+        4.0 * double(p.batch) * (positions * double(l.in_channels) + outputs * double(l.out_channels));
+    if (flops < 2e8 || flops > 2e11 || bytes > 1.5e9) continue;
+    const auto e = [&](const Extents& v) { return format_extents(l.dims, v); };
+    p.name = std::to_string(l.dims) + "d_" + std::to_string(p.batch) + "x" + std::to_string(l.in_channels) + "-" +
+             std::to_string(l.out_channels) + "_" + e(p.input) + "_k" + e(l.kernel) + "_s" + e(l.stride) + "_p" +
+             e(l.padding);
+    std::erase(p.name, ' ');
+    problems.push_back(p);
+  }
+  return problems;
+}
+
+}  // namespace
+
 int tune(const std::string& mode_name, int count, const std::vector<std::string>& names) {
   const Mode& mode = mode_named(mode_name);
   struct Entry {
@@ -23,7 +67,10 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
   };
   std::vector<Entry> entries;
   std::vector<cli::Problem> list = cli::load_problems("");
-  if (!names.empty()) list = cli::problems_named(list, names);
+  if (names.size() == 3 && names[0] == "random")
+    list = random_problems(std::stoi(names[1]), unsigned(std::stoi(names[2])));
+  else if (!names.empty())
+    list = cli::problems_named(list, names);
   for (cli::Problem& problem : list) {
     problem.layer.dtype = mode.dtype, problem.layer.precision = mode.precision;
     const Geometry g = geometry_of(problem.layer);
@@ -42,18 +89,23 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     if (!warpgroups && !make_row_plan(g, per_word, 4, rows)) continue;
     // The best of each kind, tiles that differ in more than their pipeline; the favourites first, then a sample of
     // the others: the model is to be judged, too.
+    struct Taken {
+      int count = 0, skipped = 1;
+    };
     std::map<std::string, int> seen;
-    int taken = 0, skipped = 1;
+    std::map<bool, Taken> taken;  // of the panel kernel and of others
     for (const TileChoice& choice :
          (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
       const auto& c = choice.config;
       std::string kind;
       for (const int part :
-           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm})
+           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm, c.panel_columns,
+            c.chunk_words, c.fill_buffers, c.loading_warpgroups})
         kind += std::to_string(part) + ".";
-      if (seen[kind]++ > 0 || (taken >= (count + 1) / 2 && skipped++ % 8 != 0)) continue;
+      Taken& t = taken[c.panel_columns > 0];
+      if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
       entries.push_back({problem, choice, rows, nullptr});
-      if (++taken == count) break;
+      ++t.count;
     }
   }
   in_parallel(int(entries.size()), [&](int i) {
@@ -61,12 +113,16 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     try {
       const auto& c = e.choice.config;
       e.kernel = get_kernel({c.teams ? warpgroup_source(c, e.rows) : gemm_source(c, e.rows), "forward",
-                             c.teams ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c)},
+                             c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                             gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
     }
   });
+  struct Judged {
+    double chosen = 0, price = 0, best = 0;
+  };
+  std::map<std::string, Judged> judged;
   for (const Entry& e : entries) {
     if (!e.kernel) continue;
     const Geometry g = geometry_of(e.problem.layer);
@@ -94,14 +150,22 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d "
-        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d\n",
+        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %dx%d\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
-        c.teams ? device::warpgroup_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
-        c.round_on_load);
+        c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
+        c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loading_warpgroups,
+        c.fill_buffers);
     std::fflush(stdout);
+    Judged& j = judged[e.problem.name];
+    if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;
+    j.best = j.best == 0 ? ms : std::min(j.best, ms);
   }
+  double loss = 0, worst = 1;
+  for (const auto& [name, j] : judged) loss += std::log(j.chosen / j.best), worst = std::max(worst, j.chosen / j.best);
+  std::printf("%zu layers: the tile chosen takes %.3f times the best one timed by geometric mean, %.2f at worst\n",
+              judged.size(), std::exp(loss / double(std::max<std::size_t>(1, judged.size()))), worst);
   return 0;
 }
 

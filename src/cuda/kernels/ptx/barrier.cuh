@@ -53,6 +53,9 @@ __device__ inline void barrier_arrive_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+/// What this thread has written to shared memory is seen by the asynchronous instructions of others that wait for it.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 /// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
 __device__ inline void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");

@@ -1,4 +1,5 @@
-// wgmma (sm_90a): products of a warpgroup, 64 x N, one operand in registers and one in shared memory.
+// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
+// second in shared memory.
 //
 // The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
 // that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
@@ -16,6 +17,14 @@ __device__ inline u64 wgmma_operand(u32 address) {
   // All lanes have the same address; saying so lets it live in a uniform register.
   const u32 uniform = __shfl_sync(0xffffffff, address, 0);
   return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+}
+
+/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
+/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
+__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
+  constexpr u64 position_stride = u64(128 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
 }
 
 /// Orders register and shared-memory accesses before the products that follow.

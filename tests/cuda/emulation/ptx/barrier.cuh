@@ -30,6 +30,7 @@ inline bool barrier_test(u32 barrier, u32 parity) { return phase_barrier(barrier
 inline void barrier_wait(u32 barrier, u32 parity) {
   emulation::wait_until([&] { return barrier_test(barrier, parity); });
 }
+inline void async_proxy_fence() {}
 inline void named_sync(int name, int threads) { emulation::arrive_and_wait(emulation::state.named[name], threads); }
 
 }  // namespace tconv::device::ptx

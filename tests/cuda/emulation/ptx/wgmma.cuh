@@ -10,6 +10,11 @@ inline u64 wgmma_operand(u32 address) {
   emulation::require(address % 16 == 0, "a misaligned operand");
   return __shfl_sync(0xffffffff, address, 0) >> 4;
 }
+/// Where the operand begins, and how far its two slices are apart, in 16 bytes.
+inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
+  emulation::require(address % 16 == 0 && slice_bytes % 16 == 0 && slice_bytes >> 4 < 1 << 14, "a misaligned operand");
+  return __shfl_sync(0xffffffff, address, 0) >> 4 | u64(slice_bytes >> 4) << 16;
+}
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int Pending>
@@ -23,7 +28,7 @@ inline void registers_decrease() {}
 
 namespace tconv::device {
 
-template <int Rows, Math M>
+template <int Rows, Math M, bool Panel>
 struct EmulatedWgmma {
   static void multiply(float (&d)[Rows / 2], const u32 (&a)[4], u64 b, bool add) {
     const u32* const weights = reinterpret_cast<const u32*>(ptx::shared_pointer(u32(b) << 4, Rows * 32));
@@ -40,6 +45,30 @@ struct EmulatedWgmma {
             sum = float(total);
           }
     });
+  }
+};
+
+/// A warp's quarter of a product whose operands are both in shared memory: 64 rows of weights, Columns positions.
+template <int Columns, Math M>
+struct EmulatedWgmma<Columns, M, true> {
+  static void multiply(float (&d)[Columns / 2], u64 a, u64 b, bool add) {
+    const u32 warp = emulation::warp() % 4, slice = u32(b >> 16 & 0x3fff);
+    const u32* const weights = reinterpret_cast<const u32*>(ptx::shared_pointer((u32(a) & 0xffff) << 4, 64 * 32));
+    const u32* const x =
+        reinterpret_cast<const u32*>(ptx::shared_pointer((u32(b) & 0xffff) << 4, slice * 16 + Columns * 16));
+    const u32 lane_row = warp * 16 + emulation::lane() / 4, column = emulation::lane() % 4 * 2;
+    for (u32 n = 0; n < Columns / 8; ++n)
+      for (u32 half = 0; half < 2; ++half)
+        for (u32 e = 0; e < 2; ++e) {
+          const u32 row = lane_row + half * 8, position = n * 8 + column + e;
+          float& sum = d[n * 4 + half * 2 + e];
+          double total = add ? sum : 0;
+          for (u32 k = 0; k < 8; ++k)
+            total += ptx::word_product<M>(weights[row / 8 * 64 + k / 4 * 32 + row % 8 * 4 + k % 4],
+                                          x[k / 4 * slice * 4 + position * 4 + k % 4]);
+          sum = float(total);
+        }
+    emulation::sync_warp();
   }
 };
 

@@ -1,0 +1,243 @@
+#include "cuda/heuristics/panel_tiles.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "cuda/kernels/launch_rules.cuh"
+
+namespace tconv::cuda {
+namespace {
+
+using device::ceil_div;
+using device::GemmConfig;
+using device::Math;
+using device::round_up;
+using std::int64_t;
+
+constexpr double l2_bytes_per_cycle = 22.6;
+constexpr double memory_bytes_per_cycle = 12.2;
+constexpr double ragged_bytes = 83;     // what a run's two partial sectors cost
+constexpr double group_latency = 96;    // a barrier, descriptors made uniform
+constexpr double chunk_latency = 170;   // a barrier
+constexpr double fill_latency = 1770;   // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 1990;   // its place and its runs worked out
+constexpr double pass_latency = 632;    // of the epilogue
+constexpr double issue_cycles = 4.65;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6640;
+constexpr double flat_instructions = 15.8;     // for an output of flat products, staged and stored by itself
+constexpr double run_instructions = 179;     // for a run of flat products
+constexpr double shared_rate = 0.944;         // of 128 bytes a cycle
+constexpr double put_instructions = 12.6;     // for each position and four words
+constexpr double overlap_lost = 0.304;  // of what teams could hide of each other
+
+struct Steps {
+  int total = 0, types = 0, common = 0;
+  explicit Steps(const RowPlan& rows) {
+    for (const BlockType& type : rows.types) {
+      const int steps = int(type.steps.size());
+      total += steps, types += steps > 0, common = std::gcd(common, steps);
+    }
+  }
+};
+
+int products_per_step(Math math) {
+  return math == Math::fp32 ? 3 : 1;
+}
+
+int panel_positions(const GemmConfig& c) {
+  return c.panel_columns * c.position_tiles;
+}
+
+bool fits(const GemmConfig& c, const DeviceLimits& limits) {
+  const int shared = device::panel_shared_bytes(c);
+  const int sums = (panel_positions(c) + (c.math == Math::fp32 ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
+  return shared <= limits.shared_per_block &&
+         c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
+         device::loading_registers(c) <= device::entry_registers(c) && sums + (c.loading_warpgroups == 2 ? 52 : 60) <= device::multiplying_registers(c) &&
+         device::entry_registers(c) >= c.panel_columns / 2 + 32 &&  // the assembler wants room for a product
+         device::panel_run_stride(c) < 1 << 16;
+}
+
+/// Boxes whose rows are cut into products of equal width.
+void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
+  c.panel_flat = false, c.images = 1;
+  for (const int tiles : {1, 2, 4})
+    for (const int per_row : {1, 2}) {
+      if (tiles % per_row != 0) continue;
+      std::set<int> widths{64, 96, 128, 160, 192};
+      for (int parts = 1; parts <= 24; ++parts)
+        widths.insert(round_up(ceil_div(ceil_div(positions.w, parts), per_row), 8));
+      for (const int width : widths) {
+        if (width < 32 || width > 192 || width * tiles < 64 || width * tiles > 256) continue;
+        c.panel_columns = width, c.position_tiles = tiles, c.box.w = width * per_row;
+        if (ceil_div(positions.w, c.box.w) * c.box.w > 1.4 * positions.w + 8) continue;
+        const int rows = tiles / per_row;
+        for (int h = 1; h <= rows; h *= 2) {
+          const int d = rows / h;
+          if (h > positions.h || d > positions.d) continue;
+          c.box.d = d, c.box.h = h;
+          found.push_back(c);
+        }
+      }
+    }
+}
+
+/// Boxes of whole, short rows, whose products run over them and their halo.
+void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<GemmConfig>& found) {
+  if (positions.w > 96) return;
+  c.panel_flat = true, c.box.w = positions.w, c.window = 1;
+  const auto consider = [&](int images, int d, int h) {
+    c.images = images, c.box.d = d, c.box.h = h;
+    const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
+    for (const int tiles : {1, 2, 4}) {
+      c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
+      if (c.panel_columns >= 32 && c.panel_columns <= 192 && panel_positions(c) <= 256) found.push_back(c);
+    }
+  };
+  const auto sizes = [](int limit) {
+    std::set<int> all;
+    for (int i = 1; i <= limit; i = i < 8 ? i + 1 : i * 2) all.insert(std::min(i, limit));
+    all.insert(limit);
+    return all;
+  };
+  for (const int h : sizes(std::min(positions.h, 64)))
+    for (const int d : h == positions.h ? sizes(std::min(positions.d, 16)) : std::set<int>{1, std::min(2, positions.d)}) {
+      consider(1, d, h);
+      if (h < positions.h || d < positions.d) continue;
+      for (int images = 2; images <= std::min<int64_t>(batch, 64); ++images) consider(images, d, h);
+    }
+}
+
+}  // namespace
+
+double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
+  const Steps steps(rows);
+  const Int3 boxes = boxes_of(c, shape);
+  const double types = double(rows.types.size());
+  const double products = products_per_step(c.math);
+  const double octets = device::octets_of(c), chunks = device::chunks_of(c), tiles = c.position_tiles;
+  const double element = device::element_bytes(c), parts = device::weight_parts(c);
+  const double outputs = double(c.rows) * device::box_positions(c) * c.stride.w / c.width_phases;  // of a tile
+
+  // Sums over one set of types.
+  const double issued = steps.total * octets * tiles * products;
+  const double tensor = issued * c.panel_columns / 2.0;
+  const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_positions(c);
+  const double shared = issued * (64 + c.panel_columns) / 4.0 + x_words * (1 + parts) / 32 +
+                        types * outputs * (2 + element / 4) / 32;
+  const double weight_bytes =
+      c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
+  const double lines = double(c.rows) / c.width_phases;
+  const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles);
+  const double ragged = c.window > 1 ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
+  const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
+  const double stored = types * outputs * overlap * element + runs * ragged;
+  const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
+  const double l2 = weight_bytes + x_words * 4 + stored;
+  const double memory = stored + x_unique;
+  const double resources =
+      std::max({tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) / types;
+
+  // One team alone, for one tile.
+  const double groups = steps.total * chunks / c.steps_per_slab;
+  const double passes = types * 2 * (c.panel_flat ? 1 : c.position_tiles);
+  const double staged =
+      types * panel_positions(c) / 2.0 * (c.panel_flat ? flat_instructions : 1.5) * c.stride.w / c.width_phases;
+  const double vectors =
+      types * outputs / 128 * (c.panel_flat ? flat_instructions : 14.0 / device::store_vector(c));
+  const double described = !c.panel_flat ? 0
+                                         : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) *
+                                               run_instructions;
+  const double epilogue = passes * pass_latency + (staged + vectors + described) * issue_cycles;
+  const double adding = c.math == Math::fp32 ? steps.total * chunks * tiles * (60 + c.panel_columns / 2.0) : 0;
+  const double chain =
+      (tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding + epilogue) / types +
+      tile_latency;
+  const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
+  const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
+  const double put = units * unit * put_instructions * (c.math == Math::fp32 ? 1.4 : 1) * issue_cycles;
+  const double filling = double(steps.types) / types * chunks *
+                         (c.fill_buffers == 1 ? fill_latency + put : std::max(fill_latency / 1.6, put));
+
+  const int teams = c.teams * c.blocks_per_sm;
+  const double blocks = double(c.channel_blocks) * c.groups * types;
+  const double all = blocks * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
+  const double workers = double(limits.multiprocessors) * teams;
+  const double grid_teams =
+      c.resident_steps ? double(device::blocks_of(c, int64_t(all), limits.multiprocessors)) * c.teams : workers;
+  const double rounds = std::ceil(all / std::min(grid_teams, workers));
+  const double busy = std::min(1.0, grid_teams / workers);
+  const double together = all / limits.multiprocessors * resources / std::max(busy, 0.25);
+  const double alone = rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
+  const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
+  return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
+}
+
+std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
+                                          const DeviceLimits& limits) {
+  std::vector<TileChoice> choices;
+  if (rows.rows() > device::panel_rows || !layer.y_rows || layer.x_channels_last || 8 % layer.width_phases != 0) return choices;
+  const Steps steps(rows);
+  const int64_t blocks = int64_t(layer.types) * layer.channel_blocks * layer.groups;
+  bool equal = true;
+  for (const BlockType& type : rows.types) equal = equal && int(type.steps.size()) == steps.common;
+
+  const auto consider = [&](GemmConfig c) {
+    // Slots as there is room for, of panels first.
+    for (const auto& [warpgroups, buffers] : {std::pair(1, 1), std::pair(1, 2), std::pair(2, 1), std::pair(2, 2)}) {
+      c.loading_warpgroups = warpgroups, c.fill_buffers = buffers;
+      bool found = false;
+      for (c.panel_stages = 4; c.panel_stages >= 2 && !found; --c.panel_stages)
+        for (c.stages = c.resident_steps ? 0 : 6; c.stages >= (c.resident_steps ? 0 : 3) && !found; --c.stages)
+          if (fits(c, limits)) {
+            choices.push_back({c, panel_cycles(c, rows, shape, limits)});
+            found = true;
+          }
+    }
+  };
+  const auto with_weights = [&](GemmConfig c) {
+    const int octets = device::substeps_of(c);
+    const int per_step = octets * device::weight_parts(c) * device::row_step_bytes(c);
+    const int issued = octets * c.position_tiles * products_per_step(c.math);
+    int slab = 1, group = 1;
+    for (int g = 1; g <= steps.common; ++g) {
+      if (steps.common % g != 0 || g * issued > 48) continue;
+      if (g * per_step <= 12 * 1024) slab = g;
+      group = g;
+    }
+    c.resident_steps = 0, c.steps_per_slab = slab;
+    c.teams = 1, c.blocks_per_sm = 2;
+    consider(c);
+    if (!equal || blocks > limits.multiprocessors) return;
+    c.resident_steps = steps.common, c.steps_per_slab = group;
+    consider(c);
+    c.teams = 2, c.blocks_per_sm = 1;
+    consider(c);
+  };
+
+  std::vector<GemmConfig> boxes;
+  const Int3 positions = positions_of(layer, shape);
+  GemmConfig c = layer;
+  c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
+  c.x_stages = 0, c.fill_buffers = c.loading_warpgroups = 1;
+  c.panel_columns = 8, c.images = 1;  // so that sizes are those of this kernel
+  add_rows(c, positions, boxes);
+  add_flat(c, positions, shape.batch, boxes);
+  for (GemmConfig& box : boxes)
+    for (const int window : {1, 32 / device::element_bytes(c)}) {
+      box.window = window;
+      if (window > 1 &&
+          (box.panel_flat || positions.w <= box.box.w || device::box_advance(box) * 2 <= box.box.w))
+        continue;
+      for (const int octets : {4, 2, 1}) {
+        if (octets > 1 && device::octets_of(c) % octets != 0) continue;
+        box.chunk_words = 8 * octets;
+        with_weights(box);
+      }
+    }
+  return choices;
+}
+
+}  // namespace tconv::cuda

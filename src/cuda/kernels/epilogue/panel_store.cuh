@@ -1,0 +1,243 @@
+// The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
+// positions; it stores them by itself, eight rows at a time, through shared memory of its own.
+//
+// Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
+// phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
+// ragged ends leave 16 bytes at a time. Where products are flat, runs are short, and leave as single elements.
+#pragma once
+
+#include "tile.cuh"
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr int phases = C.width_phases, pass_lines = panel_pass_lines(C);
+  static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
+  static constexpr int runs_per_line = panel_runs(C), runs = pass_lines * runs_per_line;
+  static constexpr int vector = store_vector(C);
+  static_assert(8 % phases == 0, "eight rows are whole lines");
+  using Sums = float[position_tiles][columns / 2];
+
+  /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
+  struct Run {
+    Element* at;
+    unsigned short first, end;
+    u32 unused;
+  };
+  static_assert(sizeof(Run) == run_entry_bytes);
+
+  /// The biases of a thread's two rows.
+  struct Bias {
+    float of_half[2];
+    __device__ Bias(const ForwardParams& p, const Tile& tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Line line(tile, first_line(half) + line_of_lane());
+        of_half[half] =
+            p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[line.channel]) : 0.f;
+      }
+    }
+  };
+
+  /// Stores a tile through `memory`, which is the warp's own.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+                               const Sums& sum) {
+    Element* const staging = reinterpret_cast<Element*>(memory);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (C.rows < panel_rows && first_line(half) * phases >= C.rows) break;
+      if constexpr (C.panel_flat) {
+        Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
+        for (int item = lane_index(); item < runs; item += warp_size)
+          table[item] = LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
+#pragma unroll
+        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
+        __syncwarp();
+        store_elements(staging, table);
+        __syncwarp();
+      } else {
+        const LineRuns line(p, tile, first_line(half) + line_of_lane());
+#pragma unroll
+        for (int t = 0; t < position_tiles; ++t) {
+          const Run run = line.of_product(p, tile, t);
+          stage_run(staging, run, sum[t], bias.of_half[half], half);
+          __syncwarp();
+          store_vectors(staging, run);
+          __syncwarp();
+        }
+      }
+    }
+  }
+
+ private:
+  struct Line {
+    int channel, phase_d, phase_h;
+    bool exists;
+    __device__ Line(const Tile& tile, int index) {
+      constexpr int lines = C.rows / phases;
+      const u32 entry = C.rows == panel_rows || index < lines ? Tables::line(tile.type, index) : 0xffffffff;
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      channel = tile.group * C.group_out + local;
+      phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
+      exists = entry != 0xffffffff && local < C.group_out;
+    }
+  };
+
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / phases; }
+  /// The row of the eight that a lane's sums belong to, as a line and a phase.
+  __device__ static int line_of_lane() { return lane_index() / 4 / phases; }
+  __device__ static int phase_of_lane() {
+    const int index = lane_index() / 4 % phases;
+    int phase = index;
+    if constexpr (phases < C.stride.w) {
+#pragma unroll
+      for (int i = 0; i < phases; ++i)
+        if (index == i) phase = phase_with_taps(C, i);
+    }
+    return phase;
+  }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+
+  /// The outputs of a line: where they begin for the box, and which of them exist.
+  struct LineRuns {
+    Element* at;  // the first output of the box, outside the tensor perhaps
+    int od, oh, ow;
+    bool exists;
+
+    __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
+      const Line line(tile, index);
+      exists = line.exists;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d +
+           i64(oh) * p.ys.h + ow;
+    }
+
+    /// A row of positions of the box, from output `low` on.
+    __device__ Run piece(const ForwardParams& p, const Tile& tile, int image, int d, int h, int low) const {
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
+                          unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
+                          (C.images == 1 || tile.n + image < p.batch);
+      Element* const row = at + image * p.ys.n + d * C.stride.d * p.ys.d + h * C.stride.h * p.ys.h;
+      int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
+      if constexpr (C.window > 1) {
+        constexpr int advance = box_advance(C) * C.stride.w;
+        const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
+        const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
+        if (tile.box_w > 0) first = max(first, aligned(0));
+        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+      }
+      Run run;
+      run.at = row + low;
+      run.first = static_cast<unsigned short>(first - low);
+      run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
+      run.unused = 0;
+      return run;
+    }
+
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
+      const int row = product / panels_per_row(C);
+      return piece(p, tile, 0, row / C.box.h, row % C.box.h,
+                   product % panels_per_row(C) * columns * C.stride.w);
+    }
+    /// `row` counts rows of the x tile, halo included.
+    __device__ Run of_flat_row(const ForwardParams& p, const Tile& tile, int row) const {
+      constexpr Int3 extent = x_extent(C);
+      const int h = row % extent.h, d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+      Run run = piece(p, tile, image, d, h, 0);
+      if (h >= C.box.h || d >= C.box.d) run.end = 0;
+      return run;
+    }
+  };
+
+  __device__ static int skew_of(const Run& run) {
+    return int(reinterpret_cast<u64>(run.at) / sizeof(Element) % vector);
+  }
+
+  /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
+  __device__ static void write(Element* at, int phase, float sum, float bias) {
+    at[phase] = to_element<Element>(sum + bias);
+    if constexpr (phases < C.stride.w) {
+      if (phase == phase_with_taps(C, 0)) {
+#pragma unroll
+        for (int empty = 0; empty < C.stride.w; ++empty)
+          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(bias);
+      }
+    }
+  }
+
+  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2], float bias,
+                                   int half) {
+    const int phase = phase_of_lane();
+    Element* const at =
+        staging + line_of_lane() * line_stride + skew_of(run) + first_column_of_lane() * C.stride.w;
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) write(at + (n * 8 + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+  }
+
+  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
+                                    int product) {
+    constexpr int width = x_extent(C).w;
+    const int phase = phase_of_lane();
+    Element* const at = staging + line_of_lane() * line_stride;
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int position = product * columns + n * 8 + first_column_of_lane() + e;
+        const int row = position / width, w = position % width;
+        if (w < C.box.w && row < runs_per_line)
+          write(at + row * run_stride + w * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+      }
+  }
+
+  /// The lanes that have sums of a line store its run, one vector after another. Vectors are aligned in memory and in
+  /// the staging buffer, and the first one may begin before the run.
+  __device__ static void store_vectors(const Element* staging, const Run& run) {
+    constexpr int lanes = 4 * phases, vectors = run_stride / vector, together = 4;
+    const Element* const line = staging + line_of_lane() * line_stride;
+    const int skew = skew_of(run);
+#pragma unroll
+    for (int first = 0; first < vectors; first += lanes * together) {
+      uint4 value[together];
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const int index = first + i * lanes + lane_index() % lanes;
+        if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(line + index * vector);
+      }
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
+        if (index >= vectors) break;
+        if (c >= run.first && c + vector <= run.end)
+          *reinterpret_cast<uint4*>(run.at + c) = value[i];
+        else if (c + vector > run.first && c < run.end)
+          store_part(run, c, value[i]);
+      }
+    }
+  }
+  __device__ static void store_part(const Run& run, int c, const uint4& value) {
+    const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+    for (int i = 0; i < vector; ++i)
+      if (c + i >= run.first && c + i < run.end) run.at[c + i] = elements[i];
+  }
+
+  __device__ static void store_elements(const Element* staging, const Run* table) {
+#pragma unroll 4
+    for (int item = lane_index(); item < runs * run_stride; item += warp_size) {
+      const int index = item / run_stride, c = item % run_stride;
+      const Run run = table[index];
+      if (c >= run.first && c < run.end)
+        run.at[c] = staging[index / runs_per_line * line_stride + index % runs_per_line * run_stride + c];
+    }
+  }
+};
+
+}  // namespace tconv::device

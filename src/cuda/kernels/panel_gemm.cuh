@@ -1,0 +1,411 @@
+// The panel kernel (sm_90a): the product on wgmma, with both operands in shared memory.
+//
+//   rows     64 (phase, output channel) rows of the plan
+//   columns  positions, `panel_columns` for each product, `position_tiles` products side by side
+//   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
+//
+// x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
+// descriptors: a wide product reads shared memory less than the tensor cores work.
+//
+// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and stores.
+// While a team stores, or its x is under way, the tensor cores work for the other one, or for another block.
+//
+// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
+// each team streams them through a ring.
+//
+// C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
+#pragma once
+
+#include "epilogue/panel_store.cuh"
+#include "ptx/async_copy.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/wgmma.cuh"
+#include "team.cuh"
+#include "tiles/x_panel.cuh"
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelGemm {
+  static constexpr int threads = warpgroup_size * warpgroups_of(C);
+  static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
+  static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+  static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
+  static_assert(C.rows <= panel_rows);
+
+  static constexpr int team_threads = panel_loaders(C) + warpgroup_size;
+  __device__ static int team() { return threadIdx.x / team_threads; }
+  /// The threads of a team that fill panels; the others multiply and store.
+  struct Loaders {
+    __device__ static int index() { return threadIdx.x % team_threads; }
+  };
+  using Panel = XPanel<C, Loaders>;
+  using Store = PanelStore<C, Tables>;
+  using Schedule = TeamSchedule<C, Tables>;
+
+  struct Shared {
+    u32 resident_weights;
+    unsigned char* panels;
+    u32 weights;
+    unsigned char* store;
+    u32 barriers;
+    __device__ explicit Shared(int team) {
+      extern __shared__ __align__(128) unsigned char memory[];
+      constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
+      resident_weights = ptx::shared_address(memory);
+      panels = memory + resident_bytes(C) + team * panel_team_bytes(C);
+      weights = ptx::shared_address(panels) + panels_bytes;
+      store = panels + panels_bytes + weight_ring_bytes(C);
+      barriers = resident_weights + resident_bytes(C) + C.teams * panel_team_bytes(C) +
+                 (1 + team * panel_team_barriers(C)) * 8;
+    }
+    __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
+    __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
+    __device__ u32 weights_full(int slot) const { return panel_full(2 * C.panel_stages + slot); }
+    __device__ u32 weights_empty(int slot) const { return panel_full(2 * C.panel_stages + C.stages + slot); }
+    __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
+  };
+
+  __device__ static void run(const ForwardParams& p) {
+    constexpr int warps = warpgroup_size / warp_size;
+    if (threadIdx.x == 0) {
+      for (int team = 0; team < C.teams; ++team) {
+        const Shared shared(team);
+        for (int i = 0; i < C.panel_stages; ++i) {
+          ptx::barrier_init(shared.panel_full(i), warps * C.loading_warpgroups);
+          ptx::barrier_init(shared.panel_empty(i), warps);
+        }
+        for (int i = 0; i < C.stages; ++i) {
+          ptx::barrier_init(shared.weights_full(i), 1);
+          ptx::barrier_init(shared.weights_empty(i), warps);
+        }
+      }
+      ptx::barrier_init(Shared::weights_resident(), 1);
+      ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    const Shared shared(team());
+    if (Loaders::index() < panel_loaders(C)) {
+      ptx::registers_decrease<loading_registers(C)>();
+      if (resident && threadIdx.x == 0) load_resident(p);
+      load_x(p, shared);
+    } else {
+      ptx::registers_increase<multiplying_registers(C)>();
+      multiply_and_store(p, shared);
+    }
+  }
+
+  // ---- The loading warpgroup -----------------------------------------------------------------------
+
+  __device__ static void load_resident(const ForwardParams& p) {
+    const Schedule schedule(p, 0);
+    const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+    ptx::barrier_arrive_expect(Shared::weights_resident(), resident_bytes(C));
+    ptx::bulk_load(Shared(0).resident_weights, schedule.weights(p, tile), resident_bytes(C),
+                   Shared::weights_resident());
+  }
+
+  /// Chunks of x, one after the other and tile after tile.
+  struct Chunks {
+    const ForwardParams& p;
+    Schedule schedule;
+    typename Panel::Loader loader;
+    int chunk = 0;
+
+    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
+    __device__ void seek() {
+      for (; !schedule.done(); schedule.advance()) {
+        const Tile tile = schedule.tile(p);
+        if (Tables::steps(tile.type) == 0) continue;
+        loader.seek(p, tile);
+        return;
+      }
+    }
+    /// Begins to load the next chunk, if there is one.
+    __device__ bool load(typename Panel::Buffer& buffer) {
+      if (schedule.done()) return false;
+      loader.load(buffer, chunk);
+      if (++chunk == chunks) {
+        chunk = 0;
+        schedule.advance();
+        seek();
+      }
+      return true;
+    }
+  };
+
+  /// Fills panels from one buffer while the other is being loaded, where there are two.
+  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    Chunks source(p);
+    Ring<C.panel_stages> panel;
+    const auto fill = [&](const typename Panel::Buffer& buffer) {
+      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+      Panel::fill(shared.panels + panel.slot * panel_bytes(C), buffer);
+      ptx::async_proxy_fence();
+      __syncwarp();
+      release(shared.panel_full(panel.slot));
+      panel.advance();
+    };
+    typename Panel::Buffer a;
+    if constexpr (C.fill_buffers == 1) {
+      while (source.load(a)) fill(a);
+    } else {
+      typename Panel::Buffer b;
+      bool more = source.load(a);
+      while (more) {
+        more = source.load(b);
+        fill(a);
+        if (!more) break;
+        more = source.load(a);
+        fill(b);
+      }
+    }
+  }
+
+  /// Hands a slot over: one lane of each warp says so.
+  __device__ static void release(u32 barrier) {
+    if (lane_index() == 0) ptx::barrier_arrive(barrier);
+  }
+
+  // ---- Products and stores -------------------------------------------------------------------------
+
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  /// The slabs of weights of a team, in the order its products take them. All threads keep count, one copies.
+  struct WeightStream {
+    const ForwardParams& p;
+    const Shared& shared;
+    Schedule schedule;
+    const unsigned char* packed = nullptr;  // of the next slab's first octet
+    int steps = 0, chunk = 0, step = 0;
+    Ring<C.stages> next;  // the slab whose products are next
+
+    __device__ WeightStream(const ForwardParams& params, const Shared& s)
+        : p(params), shared(s), schedule(params, team()) {
+      seek();
+#pragma unroll 1
+      for (int slot = 0; slot < C.stages; ++slot) copy(slot);
+    }
+    __device__ void seek() {
+      for (; !schedule.done(); schedule.advance()) {
+        const Tile tile = schedule.tile(p);
+        steps = Tables::steps(tile.type);
+        if (steps == 0) continue;
+        packed = schedule.weights(p, tile);
+        return;
+      }
+    }
+    __device__ void copy(int slot) {
+      if (schedule.done()) return;
+      constexpr int bytes = group_steps * step_bytes;
+      if (thread() == 0) {
+        const u32 full = shared.weights_full(slot);
+        ptx::barrier_arrive_expect(full, octets * bytes);
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          ptx::bulk_load(shared.weights + slot * row_slab_bytes(C) + o * bytes,
+                         packed + i64(o) * steps * step_bytes, bytes, full);
+      }
+      step += group_steps, packed += bytes;
+      if (step == steps) {
+        step = 0, packed += i64(octets - 1) * steps * step_bytes;
+        if (++chunk == chunks) {
+          chunk = 0;
+          schedule.advance();
+          seek();
+        }
+      }
+    }
+    /// Fills a slot again whose products are complete, as far as this warp knows.
+    __device__ void refill(const Ring<C.stages>& used) {
+      const u32 empty = shared.weights_empty(used.slot);
+      release(empty);
+      if (thread() == 0) ptx::barrier_wait(empty, used.parity);
+      copy(used.slot);
+    }
+  };
+  /// Of weights that are there to stay.
+  struct ResidentWeights {
+    Ring<1> next;
+    __device__ ResidentWeights(const ForwardParams&, const Shared&) {
+      ptx::barrier_wait(Shared::weights_resident(), 0);
+    }
+    __device__ void refill(const Ring<1>&) {}
+  };
+  using Weights = typename Select<resident, ResidentWeights, WeightStream>::Type;
+
+  __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
+    unsigned char* const memory = shared.store + thread() / warp_size * panel_store_bytes(C);
+    Weights weights(p, shared);
+    Ring<C.panel_stages> panel;
+    for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
+      const Tile tile = schedule.tile(p);
+      const typename Store::Bias bias(p, tile);
+      float sum[position_tiles][registers];
+      if constexpr (split)
+        multiply_split(sum, tile.type, shared, weights, panel);
+      else
+        multiply(sum, tile.type, shared, weights, panel);
+      Store::store(p, tile, memory, bias, sum);
+    }
+  }
+
+  __device__ static void clear(float (&sum)[position_tiles][registers]) {
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) sum[t][i] = 0;
+  }
+
+  /// Where the weights of a group of steps are.
+  __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
+    if constexpr (resident)
+      return shared.resident_weights + (chunk * octets * C.resident_steps + step) * step_bytes;
+    else
+      return shared.weights + weights.next.slot * row_slab_bytes(C);
+  }
+  static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
+
+  /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
+  /// that has to be made uniform first.
+  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
+
+  /// Whether a panel is there already; the same for all lanes of a warp.
+  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
+    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
+  }
+
+  /// The first operands of a group of steps. Made before they are waited for.
+  struct Operands {
+    u64 weights, x[group_steps];
+    __device__ Operands(u32 slab, u32 panel, int entry) : weights(ptx::wgmma_operand(slab)) {
+      if constexpr (C.types == 1 && group_steps == Tables::steps(0)) {  // all offsets are constants
+        const u64 first = ptx::wgmma_panel(panel, panel_slice_bytes(C));
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) x[s] = further(first, Tables::low_offset(s) * 16);
+      } else {
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s)
+          x[s] = ptx::wgmma_panel(panel + Tables::low_offset(entry + s) * 16, panel_slice_bytes(C));
+      }
+    }
+  };
+
+  __device__ static void multiply(float (&sum)[position_tiles][registers], int type, const Shared& shared,
+                                  Weights& weights, Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(type);
+    const int entry = Tables::first_entry(type);
+    clear(sum);
+    if (steps == 0) return;
+    bool first = true, released = false;
+    auto used_weights = weights.next;
+    auto used_panel = panel;
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+      // Where the next panel is not there yet, the one before it is handed back first: it may be what the loading
+      // threads wait for.
+      if (chunk > 0 && !is_full(shared, panel)) {
+        ptx::wgmma_wait<0>();
+        release(shared.panel_empty(used_panel.slot));
+        released = true;
+      }
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
+        const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
+        if constexpr (!resident) ptx::barrier_wait(shared.weights_full(weights.next.slot), weights.next.parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) {
+          const u64 w = operands.weights, x = operands.x[s];
+#pragma unroll
+          for (int o = 0; o < octets; ++o)
+#pragma unroll
+            for (int t = 0; t < position_tiles; ++t)
+              Wgmma::multiply(sum[t], further(w, o * octet_bytes + s * step_bytes),
+                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16), true);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        // The products before these are complete: what they read may be overwritten.
+        if (!first) {
+          weights.refill(used_weights);
+          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          released = false;
+        }
+        used_weights = weights.next;
+        first = false;
+      }
+      used_panel = panel;
+    }
+    ptx::wgmma_wait<0>();
+    weights.refill(used_weights);
+    release(shared.panel_empty(used_panel.slot));
+  }
+
+  /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
+  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every addition
+  /// rounds. While the sums of one product are added, the next one is formed.
+  __device__ static void multiply_split(float (&sum)[position_tiles][registers], int type, const Shared& shared,
+                                        Weights& weights, Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(type);
+    const int entry = Tables::first_entry(type);
+    clear(sum);
+    if (steps == 0) return;
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
+        const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
+        if constexpr (!resident) ptx::barrier_wait(shared.weights_full(weights.next.slot), weights.next.parity);
+        constexpr int buffers = split_buffers(C);
+        constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
+        float part[buffers][registers];
+#pragma unroll
+        for (int i = 0; i < parts + buffers - 1; ++i) {
+          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (const int done = i - (buffers - 1); done >= 0) {
+            if (i < parts && buffers == 2)
+              ptx::wgmma_wait<1>();
+            else
+              ptx::wgmma_wait<0>();
+#pragma unroll
+            for (int r = 0; r < registers; ++r) sum[done % position_tiles][r] += part[done % buffers][r];
+          }
+        }
+        weights.refill(weights.next);
+      }
+      release(shared.panel_empty(panel.slot));
+    }
+  }
+
+  /// Steps that the tensor core sums: two or three octets.
+  static constexpr int part_steps = octets > 1 ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+
+  /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
+  __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int product = 0; product < 3; ++product)
+#pragma unroll
+      for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(
+              part,
+              further(operands.weights, o * octet_bytes + s * step_bytes + (product == 0 ? row_step_bytes(C) : 0)),
+              further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                         (product == 1 ? panel_part_bytes(C) : 0)),
+              product + s - first + o > 0);
+    ptx::wgmma_commit();
+  }
+};
+
+}  // namespace tconv::device

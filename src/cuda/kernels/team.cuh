@@ -1,0 +1,58 @@
+// What the warpgroup kernels share: rings of slots, and which tiles a team works on.
+#pragma once
+
+#include "tile.cuh"
+
+namespace tconv::device {
+
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
+template <int Slots>
+struct Ring {
+  int slot = 0;
+  u32 parity = 0;
+  __device__ void advance() {
+    if (++slot == Slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <bool First, class A, class B>
+struct Select {
+  using Type = A;
+};
+template <class A, class B>
+struct Select<false, A, B> {
+  using Type = B;
+};
+
+/// The tiles of a team: every `stride`th from its own.
+template <GemmConfig C, class Tables>
+struct TeamSchedule {
+  static constexpr bool resident = C.resident_steps > 0;
+  int block, box, box_stride, boxes;
+  __device__ TeamSchedule(const ForwardParams& p, int team) {
+    constexpr int blocks = Tile::blocks(C);
+    if constexpr (resident) {
+      block = blockIdx.x % blocks;
+      box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
+      boxes = p.tiles / blocks;
+    } else {
+      block = 0;
+      box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+      boxes = p.tiles;
+    }
+  }
+  __device__ bool done() const { return box >= boxes; }
+  __device__ void advance() { box += box_stride; }
+  __device__ Tile tile(const ForwardParams& p) const {
+    return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
+  }
+  /// The packed weights of a tile.
+  __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
+    const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+    const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+    return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
+           row_block * steps * weight_parts(C) * row_step_bytes(C);
+  }
+};
+
+}  // namespace tconv::device
