@@ -27,6 +27,7 @@ LAYER = {
     "dilation": (2, 2),
 }
 DTYPE = torch.float32
+WEIGHT_SIZES = (LAYER["in_channels"], LAYER["out_channels"] // LAYER["groups"], *LAYER["kernel_size"])
 
 CPP_SOURCE = "at::Tensor forward(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&);"
 
@@ -2044,7 +2045,16 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
 }
 
 Sizes check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  TORCH_CHECK(x.is_cuda(), "x must be a CUDA tensor, got one on ", x.device());
+  const auto check_one = [&](const char* name, const at::Tensor& t) {
+    TORCH_CHECK(t.defined() && t.is_cuda(), name, " must be a CUDA tensor");
+    TORCH_CHECK(t.device() == x.device(), name, " must be on the device of x, ", x.device(), ", got ", t.device());
+    TORCH_CHECK(t.layout() == at::kStrided, name, " must be a dense tensor, got ", t.layout());
+    TORCH_CHECK(t.scalar_type() == dtype, name, " must hold ", dtype, ", got ", t.scalar_type());
+    TORCH_CHECK(t.is_contiguous(), name, " must be contiguous");
+  };
+  check_one("x", x);
+  check_one("weight", weight);
+  if (bias) check_one("bias", *bias);
   TORCH_CHECK(x.dim() == dims + 2, "x must have ", dims + 2, " dimensions, got ", x.dim());
   TORCH_CHECK(x.size(1) == in_channels, "x must have ", in_channels, " channels, got ", x.size(1));
   std::vector<int64_t> weight_sizes{in_channels, out_channels / groups};
@@ -2052,12 +2062,6 @@ Sizes check(const at::Tensor& x, const at::Tensor& weight, const std::optional<a
   TORCH_CHECK(weight.sizes() == weight_sizes, "weight must have sizes ", weight_sizes, ", got ", weight.sizes());
   TORCH_CHECK(!bias || bias->sizes() == at::IntArrayRef({out_channels}), "bias must have ", out_channels,
               " elements, got ", bias->sizes());
-  for (const at::Tensor* t : {&x, &weight, bias ? &*bias : &weight}) {
-    TORCH_CHECK(t->device() == x.device(), "x, weight and bias must be on one device, got ", x.device(), " and ",
-                t->device());
-    TORCH_CHECK(t->scalar_type() == dtype, "x, weight and bias must hold ", dtype, ", got ", t->scalar_type());
-    TORCH_CHECK(t->is_contiguous(), "x, weight and bias must be contiguous");
-  }
   Sizes s{x.size(0)};
   for (int d = 0; d < dims; ++d) {
     const int64_t in = s.in[3 - dims + d] = x.size(2 + d);
@@ -2093,7 +2097,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_04061600b436_sm{architecture}",
+        name=f"tconv_kb81_f72ba81e31ad_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],
@@ -2108,13 +2112,46 @@ def _extension(major: int, minor: int) -> ModuleType:
     )
 
 
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Refuses what the kernels are not made for, before anything is compiled, saved or launched.
+
+    The extension checks the same again. It is done here first because an exception that begins in Python needs
+    nothing of the compiler and linker the extension is made with.
+    """
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        if tensor is None:
+            continue
+        if not tensor.is_cuda:
+            raise RuntimeError(f"{name} must be a CUDA tensor, got one on {tensor.device}")
+        if tensor.device != x.device:
+            raise RuntimeError(f"{name} must be on the device of x, {x.device}, got {tensor.device}")
+        if tensor.layout is not torch.strided:
+            raise RuntimeError(f"{name} must be a dense tensor, got {tensor.layout}")
+        if tensor.dtype is not DTYPE:
+            raise RuntimeError(f"{name} must hold {DTYPE}, got {tensor.dtype}")
+    if x.dim() != 2 + 2:
+        raise RuntimeError(f"x must have {2 + 2} dimensions, got {x.dim()}")
+    if x.shape[1] != LAYER["in_channels"]:
+        raise RuntimeError(f"x must have {LAYER['in_channels']} channels, got {x.shape[1]}")
+    if weight.shape != WEIGHT_SIZES:
+        raise RuntimeError(f"weight must have sizes {WEIGHT_SIZES}, got {tuple(weight.shape)}")
+    if bias is not None and bias.shape != (LAYER["out_channels"],):
+        raise RuntimeError(f"bias must have sizes ({LAYER['out_channels']},), got {tuple(bias.shape)}")
+    names = ("stride", "padding", "dilation", "kernel_size", "output_padding")
+    for d, (stride, padding, dilation, taps, more) in enumerate(zip(*(LAYER[n] for n in names), strict=True)):
+        size = x.shape[2 + d]
+        outputs = (size - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1
+        if size < 1 or outputs < 1:
+            raise RuntimeError(f"x is too small: its size {size} in dimension {d} gives {outputs} outputs")
+
+
 class _ConvTranspose(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: ANN001
         ctx.save_for_backward(x, weight)
         ctx.bias_sizes = None if bias is None else [bias.numel()]
-        capability = torch.cuda.get_device_capability(x.device)
-        return _extension(*capability).forward(x.contiguous(), weight.contiguous(), bias)
+        extension = _extension(*torch.cuda.get_device_capability(x.device))
+        return extension.forward(x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous())
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # noqa: ANN001
@@ -2163,6 +2200,6 @@ class ModelNew(nn.Module):
                 raise ValueError(f"{name} must be {value}, which the kernels of this file are made for, got {got}")
 
     def forward(self, x: Tensor) -> Tensor:
-        if not x.is_cuda:
-            raise RuntimeError(f"x must be a CUDA tensor, got one on {x.device}")
-        return _ConvTranspose.apply(x, self.conv_transpose2d.weight, self.conv_transpose2d.bias)
+        layer = self.conv_transpose2d
+        _check(x, layer.weight, layer.bias)
+        return _ConvTranspose.apply(x, layer.weight, layer.bias)

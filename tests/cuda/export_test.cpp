@@ -107,11 +107,12 @@ const char torch_stub[] = R"(
 #include "cuda/kernels/launch_rules.cuh"
 namespace at {
 enum ScalarType { kInt, kFloat, kDouble, kHalf, kBFloat16 };
+constexpr int kStrided = 0;
 using IntArrayRef = std::vector<int64_t>;
 struct Options { Options dtype(ScalarType) const; };
 struct Tensor {
-  bool is_cuda() const, is_contiguous() const;
-  int device() const, dim() const;
+  bool defined() const, is_cuda() const, is_contiguous() const;
+  int device() const, dim() const, layout() const;
   int64_t size(int) const, stride(int) const, numel() const, element_size() const;
   std::vector<int64_t> sizes() const;
   ScalarType scalar_type() const;
