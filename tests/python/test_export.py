@@ -101,6 +101,9 @@ def test_what_cannot_be_exported_is_refused():
         tconv.export(layer, input_size=(1, 16, 100), constructor=["nonsense"])
     with pytest.raises(RuntimeError, match="'kernel_size' twice"):
         tconv.export(layer, input_size=(1, 16, 100), constructor=["kernel_size", "kernel_size"])
+    far = nn.ConvTranspose2d(32, 32, 9, dilation=100)
+    with pytest.raises(RuntimeError, match=r"the kernel family 'generic'.*use tconv\.nn\.ConvTranspose2d"):
+        tconv.export(far, input_size=(1, 32, 500, 500))
     with pytest.raises(RuntimeError, match="name must be letters"):
         tconv.export(layer, input_size=(1, 16, 100), name="a b")
 
