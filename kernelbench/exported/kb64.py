@@ -27,6 +27,7 @@ LAYER = {
     "dilation": (1,),
 }
 DTYPE = torch.float32
+WEIGHT_SIZES = (LAYER["in_channels"], LAYER["out_channels"] // LAYER["groups"], *LAYER["kernel_size"])
 
 CPP_SOURCE = "at::Tensor forward(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&);"
 
@@ -1321,6 +1322,10 @@ struct ImplicitGemm {
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
+//
+// A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
+// a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
+// neighbouring warps at the same time.
 
 
 namespace tconv::device {
@@ -1332,60 +1337,122 @@ __device__ inline int tap_of(int shift, int phase, int stride, int dilation, int
   return target % dilation == 0 && k < kernel ? k : -1;
 }
 
-/// Where an element of the packed weight comes from: one row, one step, one channel of a group.
-struct Origin {
-  int group, channel_block, word;
-  Int3 shift;
+/// Takes the fastest index off a running index.
+__device__ inline int take(u32& rest, int size) {
+  const u32 index = rest % u32(size);
+  rest /= u32(size);
+  return int(index);
+}
+
+/// What a warp packs at a time: row tiles of one step, from `first_tile`.
+struct Piece {
+  static constexpr int tiles = 4;
+  int type, group, channel_block, octet, step, first_tile;
+  u32* packed;  // the words of the step
+
+  /// Pieces of a weight whose steps have so many words.
+  template <int StepWords, int RowTiles>
+  __device__ static i64 count(const PackParams& p) {
+    return p.words / StepWords * ceil_div(RowTiles, tiles);
+  }
+
+  template <GemmConfig C, class Tables, int StepWords, int RowTiles>
+  __device__ static Piece decode(const PackParams& p, u32 index) {
+    Piece at;
+    at.first_tile = take(index, ceil_div(RowTiles, tiles)) * tiles;
+    const i64 first_word = i64(index) * StepWords;
+    at.packed = p.packed + first_word;
+    at.type = 0;
+    while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
+    u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
+    at.step = take(rest, Tables::steps(at.type)), at.octet = take(rest, octets_of(C));
+    at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
+    return at;
+  }
 };
 
-/// The weights of a row at a shift, from channel word `word`, as bits; zero where there is no such tap.
+/// Where a row's weights of a step are, in elements from those of an input channel.
+struct Filter {
+  bool exists;
+  i64 offset;
+};
+
 template <GemmConfig C, class Row>
-__device__ u32 gather_word(const PackParams& p, const Origin& at, const Row& row) {
-  using Element = ElementOf<C>;
-  constexpr int per_word = channels_per_word(C);
-  const int co = at.channel_block * C.channels_per_block + row.channel;
-  const int kd = tap_of(at.shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
-  const int kh = tap_of(at.shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
-  const int kw = tap_of(at.shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
-  const bool exists = row.channel >= 0 && at.shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0;
-  const Element* filter = static_cast<const Element*>(p.weight) + i64(co) * p.stride_out + kd * p.stride_d +
-                          kh * p.stride_h + kw * p.stride_w;
-  Element value[per_word] = {};
-#pragma unroll
-  for (int i = 0; i < per_word; ++i) {
-    const int ci = at.word * per_word + i;
-    if (exists && ci < C.group_in) value[i] = filter[(i64(at.group) * C.group_in + ci) * p.stride_in];
-  }
-  if constexpr (per_word == 2) {
-    return value[0].bits | u32(value[1].bits) << 16;
-  } else {
-    const u32 bits = __float_as_uint(value[0]);
-    return C.math == Math::tf32 ? ptx::round_tf32(bits) : bits;
-  }
+__device__ Filter filter_of(const PackParams& p, const Row& row, int channel_block, const Int3& shift) {
+  const int co = channel_block * C.channels_per_block + row.channel;
+  const int kd = tap_of(shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
+  const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
+  const int kw = tap_of(shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
+                co * p.stride_out};
+  if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
+  if constexpr (C.kernel.h > 1) filter.offset += kh * p.stride_h;
+  if constexpr (C.kernel.w > 1) filter.offset += kw * p.stride_w;
+  return filter;
 }
 
-/// Takes the fastest index off a running index.
-__device__ inline int take(i64& rest, int size) {
-  const int index = int(rest % size);
-  rest /= size;
-  return index;
+__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
+template <class Half>
+__device__ u32 bits_of(Half value) {
+  return value.bits;
 }
+
+/// A word of input channels.
+template <GemmConfig C>
+struct ChannelWord {
+  static constexpr int per_word = channels_per_word(C);
+  i64 offset;    // of its first channel
+  int channels;  // how many there are from it on
+
+  __device__ ChannelWord(const PackParams& p, int group, int word)
+      : offset((i64(group) * C.group_in + word * per_word) * p.stride_in), channels(C.group_in - word * per_word) {}
+
+  /// The weights of a row as bits; zero where there are none. Something is read always, and masks choose: a branch
+  /// would keep the loads of a piece from being under way together.
+  __device__ u32 load(const PackParams& p, const Filter& filter) const {
+    u32 word = 0;
+#pragma unroll
+    for (int i = 0; i < per_word; ++i) {
+      const int there = -int(filter.exists && i < channels);
+      const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
+      word |= (bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there)) << (16 * i);
+    }
+    return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+  }
+};
+
+__device__ inline u32 first_piece() { return blockIdx.x * (blockDim.x / warp_size) + warp_index(); }
+__device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_size); }
 
 /// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
   constexpr bool paired = C.chunk_words < 8;
-  for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
-    int type = 0;
-    while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
-    i64 rest = index - Tables::weight_base(type);
-    const int j = take(rest, 4), lane = take(rest, warp_size), row_tile = take(rest, row_tiles_of(C));
-    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
-    const int channel_block = take(rest, C.channel_blocks), group = int(rest);
-    const bool upper = j / 2 == 1;
-    const Origin at{group, channel_block, octet * 8 + lane % 4 + (upper && !paired ? 4 : 0),
-                    Tables::step_shift(type, step, paired && upper)};
-    p.packed[index] = gather_word<C>(p, at, Tables::row(type, row_tile * 16 + lane / 4 + j % 2 * 8));
+  constexpr int tiles = row_tiles_of(C), tile_words = warp_size * 4, step_words = tiles * tile_words;
+  const int lane = lane_index();
+  const i64 count = Piece::count<step_words, tiles>(p);
+  for (u32 index = first_piece(); index < count; index += pieces_apart()) {
+    const Piece at = Piece::decode<C, Tables, step_words, tiles>(p, index);
+    const Int3 low = Tables::step_shift(at.type, at.step, false);
+    const Int3 high = paired ? Tables::step_shift(at.type, at.step, true) : low;
+    const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
+    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + (paired ? 0 : 4));
+    uint4 fragments[Piece::tiles];
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i) {
+      const int first = min_of(at.first_tile + i, tiles - 1) * 16 + lane / 4;
+      const auto upper = Tables::row(at.type, first), lower = Tables::row(at.type, first + 8);
+      const Filter upper_low = filter_of<C>(p, upper, at.channel_block, low);
+      const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
+      const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
+      const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
+      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low),
+                                high_word.load(p, upper_high), high_word.load(p, lower_high));
+    }
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i)
+      if (at.first_tile + i < tiles)
+        reinterpret_cast<uint4*>(at.packed + (at.first_tile + i) * tile_words)[lane] = fragments[i];
   }
 }
 
@@ -1393,23 +1460,36 @@ __device__ void pack_fragments(const PackParams& p) {
 /// part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
-  constexpr int parts = weight_parts(C);
-  for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
-    int type = 0;
-    while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
-    i64 rest = index - Tables::weight_base(type);
-    const int low_word = take(rest, 4), low_row = take(rest, 8), high_word = take(rest, 2);
-    const int row = take(rest, C.rows / 8) * 8 + low_row, part = take(rest, parts);
-    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
-    const int channel_block = take(rest, C.channel_blocks), group = int(rest);
-    const Origin at{group, channel_block, octet * 8 + high_word * 4 + low_word, Tables::step_shift(type, step, false)};
-    u32 word = gather_word<C>(p, at, Tables::row(type, row));
-    if constexpr (parts == 2) {
-      u32 head, remainder;
-      split_tf32(word, head, remainder);
-      word = part == 0 ? head : ptx::round_tf32(remainder);
+  constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
+  constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
+  const int lane = lane_index();
+  const i64 count = Piece::count<step_words, tiles>(p);
+  for (u32 index = first_piece(); index < count; index += pieces_apart()) {
+    const Piece at = Piece::decode<C, Tables, step_words, tiles>(p, index);
+    const Int3 shift = Tables::step_shift(at.type, at.step, false);
+    const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
+    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
+    u32 words[Piece::tiles][2];
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i) {
+      const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
+      const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
+      words[i][0] = low_word.load(p, filter), words[i][1] = high_word.load(p, filter);
     }
-    p.packed[index] = word;
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i) {
+      if (at.first_tile + i >= tiles) break;
+      u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        u32 head = words[i][half], remainder;
+        if constexpr (parts == 2) {
+          split_tf32(words[i][half], head, remainder);
+          tile[part_words + half * 32] = ptx::round_tf32(remainder);
+        }
+        tile[half * 32] = head;
+      }
+    }
   }
 }
 
@@ -2347,7 +2427,7 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
-  return {unsigned(between(1, parts_of(p.words, 256), multiprocessors * 16)), 256};
+  return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
 
 // ---- Direct --------------------------------------------------------------------------------------
@@ -2455,7 +2535,7 @@ __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
 __device__ const Int3 high_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
-struct Row {
+struct __align__(16) Row {
   int channel;
   Int3 phase;
 };
@@ -2656,7 +2736,7 @@ __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
 __device__ const Int3 high_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
-struct Row {
+struct __align__(16) Row {
   int channel;
   Int3 phase;
 };
@@ -2879,7 +2959,16 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
 }
 
 Sizes check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  TORCH_CHECK(x.is_cuda(), "x must be a CUDA tensor, got one on ", x.device());
+  const auto check_one = [&](const char* name, const at::Tensor& t) {
+    TORCH_CHECK(t.defined() && t.is_cuda(), name, " must be a CUDA tensor");
+    TORCH_CHECK(t.device() == x.device(), name, " must be on the device of x, ", x.device(), ", got ", t.device());
+    TORCH_CHECK(t.layout() == at::kStrided, name, " must be a dense tensor, got ", t.layout());
+    TORCH_CHECK(t.scalar_type() == dtype, name, " must hold ", dtype, ", got ", t.scalar_type());
+    TORCH_CHECK(t.is_contiguous(), name, " must be contiguous");
+  };
+  check_one("x", x);
+  check_one("weight", weight);
+  if (bias) check_one("bias", *bias);
   TORCH_CHECK(x.dim() == dims + 2, "x must have ", dims + 2, " dimensions, got ", x.dim());
   TORCH_CHECK(x.size(1) == in_channels, "x must have ", in_channels, " channels, got ", x.size(1));
   std::vector<int64_t> weight_sizes{in_channels, out_channels / groups};
@@ -2887,12 +2976,6 @@ Sizes check(const at::Tensor& x, const at::Tensor& weight, const std::optional<a
   TORCH_CHECK(weight.sizes() == weight_sizes, "weight must have sizes ", weight_sizes, ", got ", weight.sizes());
   TORCH_CHECK(!bias || bias->sizes() == at::IntArrayRef({out_channels}), "bias must have ", out_channels,
               " elements, got ", bias->sizes());
-  for (const at::Tensor* t : {&x, &weight, bias ? &*bias : &weight}) {
-    TORCH_CHECK(t->device() == x.device(), "x, weight and bias must be on one device, got ", x.device(), " and ",
-                t->device());
-    TORCH_CHECK(t->scalar_type() == dtype, "x, weight and bias must hold ", dtype, ", got ", t->scalar_type());
-    TORCH_CHECK(t->is_contiguous(), "x, weight and bias must be contiguous");
-  }
   Sizes s{x.size(0)};
   for (int d = 0; d < dims; ++d) {
     const int64_t in = s.in[3 - dims + d] = x.size(2 + d);
@@ -2928,7 +3011,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_a26980999a7b_sm{architecture}",
+        name=f"tconv_kb64_b1e0d5f01f30_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],
@@ -2943,13 +3026,46 @@ def _extension(major: int, minor: int) -> ModuleType:
     )
 
 
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Refuses what the kernels are not made for, before anything is compiled, saved or launched.
+
+    The extension checks the same again. It is done here first because an exception that begins in Python needs
+    nothing of the compiler and linker the extension is made with.
+    """
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        if tensor is None:
+            continue
+        if not tensor.is_cuda:
+            raise RuntimeError(f"{name} must be a CUDA tensor, got one on {tensor.device}")
+        if tensor.device != x.device:
+            raise RuntimeError(f"{name} must be on the device of x, {x.device}, got {tensor.device}")
+        if tensor.layout is not torch.strided:
+            raise RuntimeError(f"{name} must be a dense tensor, got {tensor.layout}")
+        if tensor.dtype is not DTYPE:
+            raise RuntimeError(f"{name} must hold {DTYPE}, got {tensor.dtype}")
+    if x.dim() != 1 + 2:
+        raise RuntimeError(f"x must have {1 + 2} dimensions, got {x.dim()}")
+    if x.shape[1] != LAYER["in_channels"]:
+        raise RuntimeError(f"x must have {LAYER['in_channels']} channels, got {x.shape[1]}")
+    if weight.shape != WEIGHT_SIZES:
+        raise RuntimeError(f"weight must have sizes {WEIGHT_SIZES}, got {tuple(weight.shape)}")
+    if bias is not None and bias.shape != (LAYER["out_channels"],):
+        raise RuntimeError(f"bias must have sizes ({LAYER['out_channels']},), got {tuple(bias.shape)}")
+    names = ("stride", "padding", "dilation", "kernel_size", "output_padding")
+    for d, (stride, padding, dilation, taps, more) in enumerate(zip(*(LAYER[n] for n in names), strict=True)):
+        size = x.shape[2 + d]
+        outputs = (size - 1) * stride - 2 * padding + dilation * (taps - 1) + more + 1
+        if size < 1 or outputs < 1:
+            raise RuntimeError(f"x is too small: its size {size} in dimension {d} gives {outputs} outputs")
+
+
 class _ConvTranspose(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: ANN001
         ctx.save_for_backward(x, weight)
         ctx.bias_sizes = None if bias is None else [bias.numel()]
-        capability = torch.cuda.get_device_capability(x.device)
-        return _extension(*capability).forward(x.contiguous(), weight.contiguous(), bias)
+        extension = _extension(*torch.cuda.get_device_capability(x.device))
+        return extension.forward(x.contiguous(), weight.contiguous(), None if bias is None else bias.contiguous())
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # noqa: ANN001
@@ -2999,6 +3115,6 @@ class ModelNew(nn.Module):
                 raise ValueError(f"{name} must be {value}, which the kernels of this file are made for, got {got}")
 
     def forward(self, x: Tensor) -> Tensor:
-        if not x.is_cuda:
-            raise RuntimeError(f"x must be a CUDA tensor, got one on {x.device}")
-        return _ConvTranspose.apply(x, self.conv1d_transpose.weight, self.conv1d_transpose.bias)
+        layer = self.conv1d_transpose
+        _check(x, layer.weight, layer.bias)
+        return _ConvTranspose.apply(x, layer.weight, layer.bias)

@@ -104,6 +104,11 @@ TorchTensor fallback_conv_transpose(const TorchTensor& input, const TorchTensor&
 TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
                                       const Integers& geometry, int64_t groups, bool allow_tf32) {
   const Problem problem = grad_input_problem(grad_output, weight, geometry, groups);
+  if (problem.is_empty()) {
+    TorchTensor zero = new_activation(grad_output, problem.batch, problem.layer.in_channels, problem.layer.dims,
+                                      problem.input, is_channels_last(weight));
+    return torch::stable::zero_(zero);
+  }
   say(Pass::grad_input, problem, no_gradients);
   TorchTensor grad_input =
       convolution(grad_output, weight, std::nullopt, problem.layer, /*transposed=*/false, allow_tf32);
@@ -119,8 +124,13 @@ TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTens
                                        const Integers& kernel_size, const Integers& geometry, int64_t groups,
                                        bool) {
   const Problem problem = grad_weight_problem(input, grad_output, kernel_size, geometry, groups);
-  say(Pass::grad_weight, problem, no_gradients);
   const Layer& layer = problem.layer;
+  if (problem.is_empty()) {
+    TorchTensor zero = new_activation(input, layer.in_channels, layer.out_channels / layer.groups, layer.dims,
+                                      layer.kernel, is_channels_last(input));
+    return torch::stable::zero_(zero);
+  }
+  say(Pass::grad_weight, problem, no_gradients);
   Integers weight_sizes{layer.in_channels, layer.out_channels / layer.groups};
   weight_sizes.insert(weight_sizes.end(), kernel_size.begin(), kernel_size.end());
   const TorchTensor weight = torch::stable::new_empty(input, weight_sizes);  // only its sizes are read

@@ -58,7 +58,7 @@ TorchTensor run_engine(const TorchTensor& input, const TorchTensor& weight, cons
   const Problem& problem = prepared.problem;
   const TorchTensor output = new_activation(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
                                             problem.output, is_channels_last(input) || is_channels_last(weight));
-  if (problem.batch == 0) return output;
+  if (problem.is_empty()) return output;
 
   RunOptions options{.stream = stream};
   std::optional<TorchTensor> packed, workspace;

@@ -2,9 +2,11 @@
 // for every PyTorch from 2.10 on and for every version of Python. Autograd, fake kernels, autocast and
 // batching rules are registered in python/tconv.
 #include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
 
 #include "kernels.hpp"
 #include "layer_table.hpp"
+#include "new_tensor.hpp"
 
 // `geometry` is stride, padding, output_padding and dilation, one after the other: see problem.hpp.
 //
@@ -71,6 +73,17 @@ TorchTensor grad_weight(const TorchTensor& input, const TorchTensor& grad_output
   return kernel(input, grad_output, kernel_size, layer.geometry, layer.groups, layer.allow_tf32);
 }
 
+/// A gradient in the memory format of PyTorch's: that of the layer's output, whatever the format of grad_output.
+TorchTensor in_format(const TorchTensor& gradient, bool channels_last) {
+  if (gradient.dim() == 3 || tconv::pytorch::is_channels_last(gradient) == channels_last) return gradient;
+  const auto sizes = gradient.sizes();
+  tconv::Extents spatial{1, 1, 1};
+  for (std::size_t d = 2; d < sizes.size(); ++d) spatial[d - 2] = sizes[d];
+  TorchTensor result = tconv::pytorch::new_activation(gradient, sizes[0], sizes[1],
+                                                      static_cast<int>(sizes.size()) - 2, spatial, channels_last);
+  return torch::stable::copy_(result, gradient);
+}
+
 template <auto grad_input_kernel, auto grad_weight_kernel, auto grad_bias_kernel>
 std::tuple<OptionalTensor, OptionalTensor, OptionalTensor> backward(const TorchTensor& grad_output,
                                                                     const TorchTensor& input,
@@ -79,12 +92,15 @@ std::tuple<OptionalTensor, OptionalTensor, OptionalTensor> backward(const TorchT
                                                                     std::int64_t number) {
   const auto& layer = layer_of(number);
   const auto sizes = weight.sizes();
+  const bool last = tconv::pytorch::is_channels_last(input) || tconv::pytorch::is_channels_last(weight);
   OptionalTensor for_input, for_weight, for_bias;
   if (needs_input)
-    for_input = grad_input_kernel(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32);
+    for_input =
+        in_format(grad_input_kernel(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32), last);
   if (needs_weight)
-    for_weight = grad_weight_kernel(input, grad_output, Integers(sizes.begin() + 2, sizes.end()), layer.geometry,
-                                    layer.groups, layer.allow_tf32);
+    for_weight = in_format(grad_weight_kernel(input, grad_output, Integers(sizes.begin() + 2, sizes.end()),
+                                              layer.geometry, layer.groups, layer.allow_tf32),
+                           last);
   if (needs_bias) for_bias = grad_bias_kernel(grad_output, weight, layer.geometry, layer.groups);
   return {for_input, for_weight, for_bias};
 }

@@ -88,7 +88,7 @@ std::shared_ptr<const Prepared> prepare(const KeyWriter& writer, const TorchTens
     auto prepared = std::make_shared<Prepared>();
     prepared->problem = make_problem();
     prepared->problem.layer.precision = precision;
-    plan_and_bind(*prepared, device_of(first));
+    if (!prepared->problem.is_empty()) plan_and_bind(*prepared, device_of(first));
     return prepared;
   });
 }

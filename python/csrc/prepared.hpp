@@ -13,7 +13,8 @@ struct NumberedPlan {
   std::int64_t number;
 };
 
-/// What a call needs besides its data; kept for the next call with tensors of the same kind.
+/// What a call needs besides its data; kept for the next call with tensors of the same kind. An empty problem has
+/// no plan.
 struct Prepared {
   Problem problem;
   std::shared_ptr<const NumberedPlan> plan;

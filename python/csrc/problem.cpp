@@ -97,12 +97,35 @@ Extents spatial_of(const TorchTensor& tensor, int dims) {
   return extents;
 }
 
+/// The size of the output. The library refuses one without elements; PyTorch does not.
+Extents output_of(const Layer& layer, const Extents& input) {
+  Extents output{1, 1, 1};
+  bool empty = false;
+  for (int d = 0; d < layer.dims; ++d) {
+    int64_t inputs = 0, taps = 0, size = 0;
+    const bool overflows = __builtin_mul_overflow(input[d] - 1, layer.stride[d], &inputs) ||
+                           __builtin_mul_overflow(layer.dilation[d], layer.kernel[d] - 1, &taps) ||
+                           __builtin_add_overflow(inputs, taps, &size) ||
+                           __builtin_add_overflow(size, layer.output_padding[d] + 1, &size) ||
+                           __builtin_sub_overflow(size, layer.padding[d], &size) ||
+                           __builtin_sub_overflow(size, layer.padding[d], &size);
+    if (overflows || input[d] <= 0 || size < 0) return output_size(layer, input);  // which says what is wrong
+    empty = empty || size == 0;
+    output[d] = size;
+  }
+  return empty ? output : output_size(layer, input);
+}
+
 void choose_layout(Layer& layer, const TorchTensor& activation) {
   layer.dtype = dtype_of(activation);
   layer.layout = is_channels_last(activation) ? Layout::channels_last : Layout::channels_first;
 }
 
 }  // namespace
+
+bool Problem::is_empty() const {
+  return batch == 0 || output[0] == 0 || output[1] == 0 || output[2] == 0;
+}
 
 Problem forward_problem(const TorchTensor& input, const TorchTensor& weight,
                         const std::optional<TorchTensor>& bias, const Integers& geometry, int64_t groups) {
@@ -123,7 +146,7 @@ Problem forward_problem(const TorchTensor& input, const TorchTensor& weight,
   choose_layout(layer, input);
   problem.batch = input.size(0);
   problem.input = spatial_of(input, layer.dims);
-  problem.output = output_size(layer, problem.input);
+  problem.output = output_of(layer, problem.input);
   return problem;
 }
 
@@ -165,7 +188,7 @@ Problem grad_weight_problem(const TorchTensor& input, const TorchTensor& grad_ou
   choose_layout(layer, input);
   problem.batch = input.size(0);
   problem.input = spatial_of(input, layer.dims);
-  problem.output = output_size(layer, problem.input);
+  problem.output = output_of(layer, problem.input);
   if (grad_output.size(0) != problem.batch || spatial_of(grad_output, layer.dims) != problem.output)
     refuse("grad_output of size " + sizes_text(grad_output) + " is not the output for input of size " +
            sizes_text(input) + " with kernel_size " + text_of(kernel_size) +

@@ -20,6 +20,9 @@ struct Problem {
   std::int64_t batch = 0;
   Extents input{1, 1, 1};
   Extents output{1, 1, 1};
+
+  /// No image, or an output without elements, which PyTorch allows: there is nothing to sum.
+  bool is_empty() const;
 };
 
 /// y = T(x, w) + bias

@@ -11,7 +11,7 @@ All of them take what PyTorch's own take and give what PyTorch's own give, gradi
 
 from importlib.metadata import PackageNotFoundError, version
 
-from . import _autocast, _fake, _vmap, nn
+from . import _autocast, _fake, _flops, _vmap, nn
 from .convert import Report, convert, revert
 from .export import export
 from .freeze import freeze, unfreeze
@@ -36,4 +36,4 @@ except PackageNotFoundError:
     __version__ = "0+unknown"
 
 del PackageNotFoundError, version
-del _autocast, _fake, _vmap  # imported for what they register
+del _autocast, _fake, _flops, _vmap  # imported for what they register

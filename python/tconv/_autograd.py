@@ -22,7 +22,7 @@ from torch.autograd import forward_ad
 from torch.autograd.function import Function
 
 from . import _retry
-from ._layer import Layer
+from ._layer import Layer, memory_format_of
 from ._library import (
     CONV_TRANSPOSE,
     GRAD_INPUT,
@@ -127,6 +127,39 @@ def _sum(terms: list[Tensor]) -> Tensor:
     return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
 
+def _formatted(gradients: tuple, input: Tensor, weight: Tensor) -> tuple:
+    """Gradients in the memory format of PyTorch's: that of the output, whatever the format of its gradient."""
+    memory_format = memory_format_of(input, weight)
+    return tuple(g if g is None or g.dim() < 4 else g.contiguous(memory_format=memory_format) for g in gradients)
+
+
+class _Tied(Function):
+    """A gradient as it is, but one that requires gradients; see :func:`_tied`."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *operands: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple:
+        return (None,) * len(ctx.needs_input_grad)
+
+
+def _tied(*gradients_and_operands: Tensor | None) -> tuple:
+    """Gradients that require gradients where the layer's operands do, though they do not depend on them.
+
+    The gradient of a linear function in its input is constant. PyTorch's own operator makes all its gradients in
+    one step, so that each is part of the graph whatever it depends on, and to differentiate it again gives nothing
+    and no error. So it is here.
+    """
+    *gradients, input, weight = gradients_and_operands
+    if not _grad_enabled() or _compiling() or forward_ad._current_level >= 0 or _tracing_state() is not None:
+        return tuple(gradients)
+    if not (input.requires_grad or weight.requires_grad):
+        return tuple(gradients)
+    return tuple(g if g is None or g.requires_grad else _Tied.apply(g, input, weight) for g in gradients)
+
+
 class _ConvTranspose(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
@@ -154,12 +187,14 @@ class _ConvTranspose(Function):
                 return (*run_backward(gy, input, weight, *needs, number), None)
             except RuntimeError as error:
                 return (*_retry.backward(error, gy, input, weight, needs, ctx.layer), None)
-        return (
+        gradients = (
             grad_input(gy, weight, ctx.layer) if needs_input else None,
             grad_weight(input, gy, weight.shape[2:], ctx.layer) if needs_weight else None,
             gy.sum([0, *range(2, gy.dim())]) if needs_bias else None,
-            None,
         )
+        if _functorch_active() or _is_batched(gy):
+            return (*gradients, None)
+        return (*_tied(*_formatted(gradients, input, weight), input, weight), None)
 
     @staticmethod
     def jvp(ctx: Any, d_input: Tensor | None, d_weight: Tensor | None, d_bias: Tensor | None, _: Any) -> Tensor:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch._prims_common import suggest_memory_format
 
-from ._layer import input_size, output_size, unpack
+from ._layer import input_size, memory_format_of, output_size, unpack
 from ._library import CONV_TRANSPOSE, EAGER, GRAD_INPUT, GRAD_WEIGHT
 
 
@@ -78,10 +77,7 @@ def _check_channels(name: str, tensor: Tensor, channels: int, weight: Tensor) ->
 
 
 def _empty(like: Tensor, sizes: Sequence[int], *deciding: Tensor) -> Tensor:
-    """An output in the memory format PyTorch's convolutions choose: channels_last if any operand is."""
-    formats = {suggest_memory_format(tensor) for tensor in deciding} - {torch.contiguous_format}
-    memory_format = formats.pop() if formats else torch.contiguous_format
-    return torch.empty(sizes, dtype=like.dtype, device=like.device, memory_format=memory_format)
+    return torch.empty(sizes, dtype=like.dtype, device=like.device, memory_format=memory_format_of(*deciding))
 
 
 def _conv_transpose(
@@ -107,7 +103,7 @@ def _conv_transpose(
         )
     spatial = output_size(geometry, input.shape[2:], weight.shape[2:])
     for size in spatial:
-        _check(size > 0, f"Calculated output size per channel: {spatial}. Output size is too small")
+        _check(size >= 0, f"Calculated output size per channel: {spatial}. Output size is too small")
     return _empty(input, [input.shape[0], out_channels, *spatial], input, weight)
 
 

@@ -9,6 +9,8 @@ from functools import lru_cache
 from operator import index
 
 import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
 from ._library import layer_number
 
@@ -115,3 +117,9 @@ def input_size(geometry: Sequence[int], output_size: Sequence[int], kernel: Sequ
         (output_size[d] - 1 - output_padding[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1)) // stride[d] + 1
         for d in range(len(stride))
     ]
+
+
+def memory_format_of(*deciding: Tensor) -> torch.memory_format:
+    """The memory format PyTorch's convolutions choose: channels_last if any operand is."""
+    formats = {suggest_memory_format(tensor) for tensor in deciding} - {torch.contiguous_format}
+    return formats.pop() if formats else torch.contiguous_format

@@ -8,6 +8,7 @@ a ``torch.OutOfMemoryError`` with its account of the memory, or it gets by with 
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ._layer import Layer, unpack
 
@@ -17,10 +18,16 @@ _WORDS = "tconv: the call failed"
 def conv_transpose(
     error: RuntimeError, input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer
 ) -> Tensor:
-    """The layer by PyTorch, where the library's call ended in ``error``; other errors are raised as they are."""
+    """The layer by PyTorch, where the library's call ended in ``error``; other errors are raised as they are.
+
+    Weights that are not dense no kernel of the library takes, and PyTorch says so in its own words.
+    """
+    stride, padding, output_padding, dilation = unpack(layer.geometry)
+    if weight.layout is not torch.strided or (bias is not None and bias.layout is not torch.strided):
+        pytorch = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(stride) - 1]
+        return pytorch(input, weight, bias, stride, padding, output_padding, layer.groups, dilation)
     if _WORDS not in str(error):
         raise error
-    stride, padding, output_padding, dilation = unpack(layer.geometry)
     return torch.ops.aten._convolution(
         input,
         weight,

@@ -134,7 +134,8 @@ def _general_conv_transpose(
         groups = index(groups)
     tf32 = allow_tf32(precision) and input.is_cuda
     served = input.is_cpu or input.is_cuda or input.is_meta
-    if not served or input.dtype not in _DTYPES or input.layout is not _STRIDED:
+    dense = all(t is None or t.layout is _STRIDED for t in (input, weight, bias))
+    if not served or input.dtype not in _DTYPES or not dense:
         return _by_pytorch(dims, input, weight, bias, stride, padding, output_padding, groups, dilation)
     rank = input.dim()
     if rank not in (dims + 1, dims + 2):

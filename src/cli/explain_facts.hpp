@@ -5,15 +5,22 @@
 #include <vector>
 
 #include "cli/problems.hpp"
-#include "layer/phases.hpp"
 
 namespace tconv::cli {
 
-/// One spatial dimension.
+/// A phase that has taps: k = first_tap + j·tap_step, which read inputs q − (first_shift + j·shift_step).
+struct PhaseFacts {
+  std::int64_t r;
+  std::int64_t taps;
+  std::int64_t first_tap, tap_step, first_shift, shift_step;
+};
+
+/// One spatial dimension. Nothing here takes longer for more taps, or a larger stride: a layer may have 10⁹ of
+/// them.
 struct DimensionFacts {
   std::int64_t kernel, stride, padding, output_padding, dilation;
   std::int64_t input, output;
-  std::vector<Phase> phases;       // those with taps
+  std::int64_t phases_with_taps;
   double real_products;            // pairs of an input and a tap that meet inside the output
   double zero_insertion_products;  // every tap at every output
 
@@ -21,6 +28,10 @@ struct DimensionFacts {
   std::int64_t input_of(std::int64_t o, std::int64_t k) const;
   /// The phase of output o; for cropped outputs (o < 0) too, as long as o + padding is not negative.
   std::int64_t phase_of(std::int64_t o) const { return (o + padding) % stride; }
+  /// The first phases with taps, by ascending r.
+  std::vector<PhaseFacts> first_phases(std::int64_t most) const;
+  /// How many taps feed an output of phase r; there may be none.
+  std::int64_t taps_of(std::int64_t r) const;
 };
 
 struct LayerFacts {

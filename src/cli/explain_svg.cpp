@@ -15,7 +15,7 @@ using std::int64_t;
 
 constexpr double page_width = 1040, margin = 36, label_width = 92;
 constexpr double content_left = margin + label_width, content_width = page_width - margin - content_left;
-constexpr int64_t most_outputs = 32, most_cropped = 4, most_taps = 16, most_tile = 12;
+constexpr int64_t most_outputs = 32, most_cropped = 4, most_taps = 16, most_curves = 256, most_tile = 12;
 
 constexpr const char* ink = "#1f2933";
 constexpr const char* soft_ink = "#64748b";
@@ -134,14 +134,15 @@ void draw_products(Canvas& canvas, const DimensionFacts& f, const Ruler& ruler) 
   draw_label(canvas, output_y + ruler.box / 2, "output");
   int64_t last_input = -1;
   for (int64_t o = 0; o < ruler.outputs; ++o)
-    for (int64_t k = 0; k < f.kernel; ++k) {
+    for (int64_t k = 0; k < std::min(f.kernel, most_curves); ++k) {
       const int64_t i = f.input_of(o, k);
       if (i < 0 || input_centre(f, ruler, i) > right) continue;
       last_input = std::max(last_input, i);
       canvas.curve(std::max(input_centre(f, ruler, i), content_left), input_y + ruler.box, ruler.centre(double(o)),
                    output_y, fill_of(f.phase_of(o)));
     }
-  for (int64_t i = 0; i <= last_input; ++i) {
+  // Inputs stand a cell apart at least: none but the last of them fit beside the outputs.
+  for (int64_t i = std::max<int64_t>(0, last_input - 2 * most_outputs); i <= last_input; ++i) {
     const double centre = input_centre(f, ruler, i);
     if (centre >= content_left) draw_cell(canvas, ruler, centre, input_y, input_fill, std::to_string(i));
   }
@@ -181,19 +182,13 @@ void draw_dimension(Canvas& canvas, const DimensionFacts& f, std::size_t d) {
   std::string about =
       fmt::format("kernel {}, stride {}, padding {}, dilation {}", f.kernel, f.stride, f.padding, f.dilation);
   if (f.output_padding) about += fmt::format(", output padding {}", f.output_padding);
-  about +=
-      fmt::format("; {} of {} phases {} taps", f.phases.size(), f.stride, f.phases.size() == 1 ? "has" : "have");
+  about += fmt::format("; {} of {} phases {} taps", f.phases_with_taps, f.stride,
+                       f.phases_with_taps == 1 ? "has" : "have");
   canvas.text(page_width - margin, canvas.y, 13, about, soft_ink, "end");
   canvas.y += 18;
   draw_products(canvas, f, ruler);
   draw_tap_grid(canvas, f, ruler);
   canvas.y += 22;
-}
-
-int64_t taps_of(const DimensionFacts& f, int64_t r) {
-  for (const Phase& phase : f.phases)
-    if (phase.r == r) return int64_t(phase.taps.size());
-  return 0;
 }
 
 /// One period of the two innermost dimensions: how many taps feed an output of each phase.
@@ -212,11 +207,11 @@ void draw_phase_tile(Canvas& canvas, const LayerFacts& facts) {
   canvas.y += 18;
   int64_t most = 1;
   for (int64_t r = 0; r < rows.stride; ++r)
-    for (int64_t c = 0; c < columns.stride; ++c) most = std::max(most, taps_of(rows, r) * taps_of(columns, c));
+    for (int64_t c = 0; c < columns.stride; ++c) most = std::max(most, rows.taps_of(r) * columns.taps_of(c));
   for (int64_t r = 0; r < rows.stride; ++r) {
     draw_label(canvas, canvas.y + cell / 2, fmt::format("phase {}", r));
     for (int64_t c = 0; c < columns.stride; ++c) {
-      const int64_t taps = taps_of(rows, r) * taps_of(columns, c);
+      const int64_t taps = rows.taps_of(r) * columns.taps_of(c);
       const double x = content_left + double(c) * cell;
       const std::string opacity =
           fmt::format(" fill-opacity=\"{:.2f}\"", 0.35 + 0.65 * double(taps) / double(most));

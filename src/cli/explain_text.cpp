@@ -12,7 +12,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t most_taps_shown = 16, most_phases_shown = 16, most_tile_shown = 16;
+constexpr int64_t most_taps_shown = 16, most_phases_shown = 16, most_phase_taps_shown = 8, most_tile_shown = 16;
 
 /// Colours of phases, from the terminal's 256; neighbours differ.
 constexpr int phase_colours[] = {39, 208, 70, 203, 80, 176, 220, 137};
@@ -64,25 +64,21 @@ std::string tap_grid(const DimensionFacts& f, const TextStyle& style, const Pain
 
 std::string phase_list(const DimensionFacts& f, const Painter& paint) {
   std::string text = paint.faint("  q is (output + padding) / stride, rounded down") + "\n";
-  int64_t listed = 0;
-  for (const Phase& phase : f.phases) {
-    if (listed++ == most_phases_shown) {
-      text += fmt::format("  ... and {} more phases\n", int64_t(f.phases.size()) - most_phases_shown);
-      break;
-    }
+  const std::vector<PhaseFacts> phases = f.first_phases(most_phases_shown);
+  for (const PhaseFacts& phase : phases) {
     std::vector<std::string> taps;
-    for (const Tap& tap : phase.taps) {
-      if (taps.size() == 8) {
-        taps.push_back(fmt::format("... {} taps in all", phase.taps.size()));
-        break;
-      }
-      taps.push_back(tap.shift == 0 ? fmt::format("tap {} of input q", tap.k)
-                                    : fmt::format("tap {} of input q{}{}", tap.k, paint.minus(), tap.shift));
+    for (int64_t j = 0; j < std::min(phase.taps, most_phase_taps_shown); ++j) {
+      const int64_t k = phase.first_tap + j * phase.tap_step, shift = phase.first_shift + j * phase.shift_step;
+      taps.push_back(shift == 0 ? fmt::format("tap {} of input q", k)
+                                : fmt::format("tap {} of input q{}{}", k, paint.minus(), shift));
     }
+    if (phase.taps > most_phase_taps_shown) taps.push_back(fmt::format("... {} taps in all", phase.taps));
     text += fmt::format("  {}  {}\n", paint.phase(fmt::format("phase {:<3}", phase.r), phase.r),
                         fmt::join(taps, ", "));
   }
-  const int64_t empty = f.stride - int64_t(f.phases.size());
+  const int64_t others = f.phases_with_taps - int64_t(phases.size());
+  if (others > 0) text += fmt::format("  ... and {} more phases\n", others);
+  const int64_t empty = f.stride - f.phases_with_taps;
   if (empty > 0)
     text +=
         paint.faint(fmt::format("  {} phase{} without taps: the bias, or zero", empty, empty == 1 ? "" : "s")) +
@@ -105,12 +101,6 @@ std::string dimension_text(const LayerFacts& facts, std::size_t d, const TextSty
   return paint.bold(title) + "\n" + tap_grid(f, style, paint) + phase_list(f, paint) + "\n";
 }
 
-int64_t taps_of(const DimensionFacts& f, int64_t r) {
-  for (const Phase& phase : f.phases)
-    if (phase.r == r) return int64_t(phase.taps.size());
-  return 0;
-}
-
 /// Taps per output over one period of the two innermost dimensions.
 std::string phase_tile(const LayerFacts& facts, const Painter& paint) {
   const DimensionFacts& rows = facts.dimensions[facts.dimensions.size() - 2];
@@ -123,7 +113,7 @@ std::string phase_tile(const LayerFacts& facts, const Painter& paint) {
   for (int64_t r = 0; r < rows.stride; ++r) {
     text += "  ";
     for (int64_t c = 0; c < columns.stride; ++c) {
-      const int64_t taps = taps_of(rows, r) * taps_of(columns, c);
+      const int64_t taps = rows.taps_of(r) * columns.taps_of(c);
       text +=
           pad(taps ? paint.phase(std::to_string(taps), r * columns.stride + c) : paint.faint(paint.dot()), 4, '>');
     }

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "cli/command.hpp"
 #include "cli/text.hpp"
@@ -31,11 +32,41 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
+/// Letters to change, add or leave out to make one word of the other.
+std::size_t edits_between(const std::string& from, const std::string& to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j < row.size(); ++j) {
+      const std::size_t changed = diagonal + (from[i - 1] != to[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, changed}));
+    }
+  }
+  return row[to.size()];
+}
+
 /// Reads fields of one problem; errors name the file, the problem and the field.
 class Fields {
  public:
   Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object.is_object()) throw Failure(fmt::format("{} must be an object", where_));
+  }
+
+  /// Refuses a field that is none, and names the one that may have been meant.
+  void know(const std::vector<std::string>& known) const {
+    for (const auto& [field, value] : object_.items()) {
+      if (std::find(known.begin(), known.end(), field) != known.end()) continue;
+      const std::string& nearest = *std::min_element(known.begin(), known.end(),
+                                                     [&field = field](const std::string& a, const std::string& b) {
+                                                       return edits_between(field, a) < edits_between(field, b);
+                                                     });
+      // Half the letters wrong is no misspelling.
+      throw Failure(
+          2 * edits_between(field, nearest) <= nearest.size()
+              ? fmt::format("{}: there is no '{}'; is '{}' meant?", where_, field, nearest)
+              : fmt::format("{}: there is no '{}'; known are {}", where_, field, fmt::join(known, ", ")));
+    }
   }
 
   std::int64_t integer(const char* field, std::int64_t usual) const {
@@ -126,6 +157,9 @@ Problem read_problem(const json& object, const std::string& source, std::size_t 
   problem.name = unnamed.text("name");
   const Fields fields(object, problem.name.empty() ? fmt::format("problem {} of {}", position + 1, source)
                                                    : fmt::format("problem {} of {}", problem.name, source));
+  fields.know({"name", "about", "mission", "dims", "batch", "in_channels", "out_channels", "spatial", "kernel",
+               "stride", "padding", "groups", "output_padding", "dilation", "bias", "constructor",
+               "pytorch_h200_ms", "floor_ms"});
   if (problem.name.empty()) problem.name = fmt::format("problem-{}", position + 1);
   problem.about = fields.text("about");
   problem.mission = fields.flag("mission");
@@ -134,6 +168,9 @@ Problem read_problem(const json& object, const std::string& source, std::size_t 
   layer.dims = fields.list_length("spatial");
   if (layer.dims < 1 || layer.dims > 3)
     throw Failure(fmt::format("problem {} of {}: 'spatial' must have 1 to 3 entries", problem.name, source));
+  if (fields.integer("dims", layer.dims) != layer.dims)
+    throw Failure(fmt::format("problem {} of {}: 'dims' must be the number of entries of 'spatial', {}",
+                              problem.name, source, layer.dims));
   layer.in_channels = fields.integer("in_channels");
   layer.out_channels = fields.integer("out_channels");
   layer.groups = fields.integer("groups", 1);

@@ -230,7 +230,7 @@ std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry
   array(out, "__constant__ constexpr int first_step", all.first, [](int v) { return std::to_string(v); });
   array(out, "__device__ const Int3 low_shifts", all.steps, [](const Step& s) { return text(s.low); });
   array(out, "__device__ const Int3 high_shifts", all.steps, [](const Step& s) { return text(s.high); });
-  out << "struct Row {\n  int channel;\n  Int3 phase;\n};\n";
+  out << "struct __align__(16) Row {\n  int channel;\n  Int3 phase;\n};\n";
   std::vector<Row> flat;
   for (const BlockType& type : rows.types) flat.insert(flat.end(), type.rows.begin(), type.rows.end());
   array(out, "__device__ const Row all_rows", flat,

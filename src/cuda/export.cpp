@@ -207,25 +207,42 @@ const char* scalar_name(DType dtype) {
   return "";
 }
 
+/// The family a kernel belongs to. Where none was asked for, no tile fits, and the engine runs the generic kernel.
+std::string family_of(const KernelRequest& request) {
+  const std::string header = header_of(request);
+  return header.empty() ? "generic" : header.substr(0, header.rfind(".cuh"));
+}
+
+[[noreturn]] void refuse(const Layer& layer, const std::string& why) {
+  throw Unsupported("the layer cannot be exported: " + why + "; use tconv.nn.ConvTranspose" +
+                    std::to_string(layer.dims) + "d or tconv.convert, which run every layer");
+}
+
 /// How the host runs a family.
-const char* host_of(const std::string& header) {
-  if (header == "generic.cuh") return "run_generic.cu.in";
-  if (header == "implicit_gemm.cuh" || header == "warpgroup_gemm.cuh") return "run_gemm.cu.in";
-  if (header == "direct_rows.cuh") return "run_direct.cu.in";
-  throw Unsupported("layers served by " + header + " cannot be exported");
+const char* host_of(const Layer& layer, const KernelRequest& request) {
+  const std::string family = family_of(request);
+  if (request.source.empty())
+    refuse(layer, "it is served by the kernel family '" + family +
+                      "', because its taps reach too far for a tile of any other");
+  if (family == "generic") return "run_generic.cu.in";
+  if (family == "implicit_gemm" || family == "warpgroup_gemm") return "run_gemm.cu.in";
+  if (family == "direct_rows") return "run_direct.cu.in";
+  refuse(layer, "it is served by the kernel family '" + family + "', for which there is no exported form");
 }
 
 std::string cuda_source(const Layer& layer, int64_t batch, const Extents& input) {
   const Kernels hopper = kernels_for(layer, batch, input, "sm_90a");
   // The least shared memory any architecture has: what fits there fits everywhere.
   const Kernels portable = kernels_for(layer, batch, input, "sm_86");
-  const std::string host = host_of(header_of(portable.forward.front()));
+  const std::string host = host_of(layer, portable.forward.front());
   std::set<std::string> seen;
   std::string out;
   for (const Kernels* kernels : {&portable, &hopper}) {
     for (const KernelRequest& request : kernels->forward) {
-      if (host != host_of(header_of(request)))
-        throw Unsupported("the layer is served by kernels of different kinds and cannot be exported");
+      if (host != host_of(layer, request))
+        refuse(layer, "it is served by the kernel family '" + family_of(portable.forward.front()) +
+                          "' on one GPU or alignment and by '" + family_of(request) +
+                          "' on another, and a file holds one kind");
       flatten(header_of(request), seen, out);
     }
     if (!kernels->pack.source.empty()) flatten(header_of(kernels->pack), seen, out);

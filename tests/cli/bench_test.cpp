@@ -94,6 +94,15 @@ TEST(Bench, SaysWhatIsWrongWithAFileOfProblems) {
        "'in_channels' must be a whole");
   says(R"([{"name": "a", "in_channels": 2, "out_channels": 3, "spatial": [5], "kernel": [3], "stride": [0]}])",
        "stride must be positive");
+  const auto with = [](const std::string& more) {
+    return R"([{"name": "a", "in_channels": 2, "out_channels": 3, "spatial": [5], "kernel": [3], )" + more + "}]";
+  };
+  says(with(R"("strides": [2])"),
+       "problem a of " + (folder / "p.json") + ": there is no 'strides'; is 'stride' meant?");
+  says(with(R"("out_padding": [1])"), "there is no 'out_padding'; is 'output_padding' meant?");
+  says(with(R"("Bias": true)"), "is 'bias' meant?");
+  says(with(R"("colour": 3)"), "there is no 'colour'; known are name, about");
+  says(with(R"("dims": 2)"), "'dims' must be the number of entries of 'spatial', 1");
   EXPECT_EQ(tool({"bench", "--file", folder / "absent.json"}).code, 1);
   EXPECT_EQ(tool({"bench", "kb64", "--seconds", "0", "--json", folder / "absent/r.json"}).code, 1);
 }

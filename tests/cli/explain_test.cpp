@@ -3,6 +3,7 @@
 
 #include "cli/explain_facts.hpp"
 #include "cli/explain_render.hpp"
+#include "layer/phases.hpp"
 #include "tool.hpp"
 #include "xml.hpp"
 
@@ -38,6 +39,48 @@ TEST(Explain, CountsTheProductsThatTheDefinitionHas) {
             ASSERT_EQ(facts.real_products, double(products));
             ASSERT_EQ(facts.zero_insertion_products, double(output * kernel));
           }
+}
+
+TEST(Explain, PhasesAreThoseOfTheDefinition) {
+  for (std::int64_t kernel = 1; kernel <= 9; ++kernel)
+    for (std::int64_t stride = 1; stride <= 8; ++stride)
+      for (std::int64_t dilation = 1; dilation <= 8; ++dilation) {
+        const LayerFacts facts(one_dimension(kernel, stride, dilation, 0, 3));
+        const DimensionFacts& f = facts.dimensions[0];
+        const std::vector<Phase> phases = phases_of(kernel, stride, dilation);
+        const std::vector<PhaseFacts> listed = f.first_phases(100);
+        ASSERT_EQ(f.phases_with_taps, std::int64_t(phases.size()));
+        ASSERT_EQ(listed.size(), phases.size());
+        for (std::size_t i = 0; i < phases.size(); ++i) {
+          ASSERT_EQ(listed[i].r, phases[i].r);
+          ASSERT_EQ(listed[i].taps, std::int64_t(phases[i].taps.size()));
+          ASSERT_EQ(f.taps_of(phases[i].r), listed[i].taps);
+          for (std::int64_t j = 0; j < listed[i].taps; ++j) {
+            const Tap tap{listed[i].first_tap + j * listed[i].tap_step,
+                          listed[i].first_shift + j * listed[i].shift_step};
+            ASSERT_EQ(tap, phases[i].taps[std::size_t(j)]);
+          }
+        }
+        ASSERT_EQ(f.first_phases(2).size(), std::min<std::size_t>(2, phases.size()));
+      }
+}
+
+TEST(Explain, TakesNoLongerForABillionTapsOrStrides) {
+  // Unpadded, every pair of an input and a tap meets: 3·10⁹ of them.
+  const LayerFacts taps(one_dimension(1'000'000'000, 7, 3, 0, 3));
+  EXPECT_EQ(taps.real_products, 3e9);
+  EXPECT_EQ(taps.phases_with_taps, 7);
+  const LayerFacts cropped(one_dimension(1'000'000'000, 1, 1, 500'000'000, 2));
+  EXPECT_EQ(cropped.real_products,
+            2.0);  // the one output meets both inputs
+  const LayerFacts strides(one_dimension(999'999'999, 1'000'000'000, 3, 0, 1'000'000));
+  EXPECT_EQ(strides.phases_with_taps, 999'999'999);
+  EXPECT_EQ(strides.dimensions[0].first_phases(16).size(), 16u);
+  EXPECT_EQ(strides.real_products, 999'999'999e6);
+  for (const LayerFacts* facts : {&taps, &cropped, &strides}) {
+    EXPECT_LT(explain_as_text(*facts, std::nullopt, {}).size(), 20'000u);
+    EXPECT_LT(explain_as_svg(*facts).size(), 2'000'000u);
+  }
 }
 
 TEST(Explain, TheGridShowsWhichInputATapReads) {

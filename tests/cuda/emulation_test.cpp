@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -54,7 +55,10 @@ std::string emulated_source(std::string source, const std::string& entry) {
 /// Takes launches for a device that is not here.
 class Emulator : public KernelRecord {
  public:
-  Emulator() : folder_(std::filesystem::temp_directory_path() / ("tconv-emulation-" + std::to_string(getpid()))) {
+  // Libraries stay loaded, and are known by their names: every emulator has a folder of its own.
+  Emulator()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("tconv-emulation-" + std::to_string(getpid()) + "-" + std::to_string(emulators_++))) {
     for (const DeviceSource& file : device_sources()) write(folder_ / file.name, file.text);
     // The emulation's own files stand in for those of the same name.
     std::filesystem::copy(
@@ -84,6 +88,7 @@ class Emulator : public KernelRecord {
     return launch;
   }
 
+  inline static int emulators_ = 0;
   std::filesystem::path folder_;
   std::map<std::string, Launch> launches_;
 };
@@ -274,6 +279,51 @@ TEST(Emulation, RandomLayers) {
   }
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
   EXPECT_GT(families["warpgroup"] + families["panel"], layers / 3);
+}
+
+/// The packed weight as numbers, those that are not zero in order.
+std::vector<double> numbers_in(DType dtype, const void* packed, int64_t words) {
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < words * 4 / int64_t(size_of(dtype)); ++i)
+    if (const double value = load_element(dtype, packed, i); value != 0) numbers.push_back(value);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
+  Emulator emulator;
+  std::mt19937 rng(unsigned(asked("TCONV_EMULATED_SEED", 1)) + 100);
+  for (int round = 0; round < asked("TCONV_EMULATED_LAYERS", 8); ++round) {
+    const Case c = random_case(rng);
+    SCOPED_TRACE(c.text);
+    DeviceProperties device = absent_device(round % 2 ? "sm_90a" : "sm_86", 2);
+    device.record = &emulator;
+    const auto plan = make_plan(c.layer, device);
+    const Geometry g = geometry_of(c.layer);
+    // Numbers every dtype holds, and no word of two parts has a second; elements lie `apart`, taps slowest at
+    // times.
+    const int64_t count = g.in_channels() * g.group_out * g.taps(), apart = 1 + round % 3;
+    Guarded w(c.layer.dtype, count * apart, NAN);
+    std::vector<double> want;
+    for (int64_t i = 0; i < count; ++i) {
+      want.push_back(double(1 + i % 255));
+      store_element(c.layer.dtype, w.data(), i * apart, want.back());
+    }
+    std::sort(want.begin(), want.end());
+    ConstTensor wt;
+    wt.data = w.data(), wt.dtype = c.layer.dtype, wt.rank = 5;
+    wt.sizes = {g.in_channels(), g.group_out, g.kernel[0], g.kernel[1], g.kernel[2]};
+    int64_t stride = apart;
+    const int fastest_last[] = {4, 3, 2, 1, 0}, fastest_out[] = {1, 0, 4, 3, 2};
+    for (const int d : round % 4 < 2 ? fastest_last : fastest_out)
+      wt.strides[std::size_t(d)] = stride, stride *= wt.sizes[std::size_t(d)];
+
+    const auto words = int64_t(plan->packed_weight_bytes(Pass::forward) / 4);
+    Guarded packed(DType::f32, words, NAN);
+    plan->pack_weight(Pass::forward, wt, packed.data(), {});
+    EXPECT_TRUE(packed.intact()) << "written outside of the packed weight";
+    EXPECT_EQ(numbers_in(c.layer.dtype, packed.data(), words), want);
+  }
 }
 
 }  // namespace

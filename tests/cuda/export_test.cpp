@@ -107,11 +107,12 @@ const char torch_stub[] = R"(
 #include "cuda/kernels/launch_rules.cuh"
 namespace at {
 enum ScalarType { kInt, kFloat, kDouble, kHalf, kBFloat16 };
+constexpr int kStrided = 0;
 using IntArrayRef = std::vector<int64_t>;
 struct Options { Options dtype(ScalarType) const; };
 struct Tensor {
-  bool is_cuda() const, is_contiguous() const;
-  int device() const, dim() const;
+  bool defined() const, is_cuda() const, is_contiguous() const;
+  int device() const, dim() const, layout() const;
   int64_t size(int) const, stride(int) const, numel() const, element_size() const;
   std::vector<int64_t> sizes() const;
   ScalarType scalar_type() const;
@@ -179,6 +180,27 @@ TEST(Export, RefusesWhatItCannotWrite) {
   Layer wrong = dense_1d();
   wrong.stride = {0};
   EXPECT_THROW(export_layer(wrong, 8, {65536}), InvalidArgument);
+}
+
+TEST(Export, ARefusalNamesTheKernelFamilyAndWhatToDo) {
+  const auto refusal = [](const Layer& layer, std::int64_t batch, const Extents& input) -> std::string {
+    try {
+      export_layer(layer, batch, input);
+    } catch (const Unsupported& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Layer far = dense_1d();  // taps too far apart for any tile
+  far.kernel = {5}, far.dilation = {20'000};
+  const std::string only_generic = refusal(far, 8, {100'000});
+  EXPECT_NE(only_generic.find("the kernel family 'generic'"), std::string::npos) << only_generic;
+  EXPECT_NE(only_generic.find("use tconv.nn.ConvTranspose1d or tconv.convert"), std::string::npos) << only_generic;
+  Layer mixed;
+  mixed.dims = 2, mixed.in_channels = mixed.out_channels = 32, mixed.kernel = {3, 70}, mixed.stride = {1, 70};
+  const std::string different = refusal(mixed, 1, {10, 10});
+  EXPECT_NE(different.find("'generic' on one GPU"), std::string::npos) << different;
+  EXPECT_NE(different.find("by 'warpgroup_gemm' on another"), std::string::npos) << different;
 }
 
 TEST(Export, TheCFunctionSaysHowLongTheTextIsAndCutsItToTheRoomThereIs) {

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import tconv
-from layers import norm_error, random_layer, relative_error
+from layers import TCONV, norm_error, random_layer, relative_error
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -66,6 +66,39 @@ def test_memory_formats_are_the_fake_kernels(seed):
         x, w, b = (None if t is None else mode.from_tensor(t) for t in (layer.input, layer.weight, layer.bias))
         fake = torch.ops.tconv.conv_transpose(x, w, b, *call[1:])
     assert real.stride() == fake.stride()
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_gradients_have_the_memory_format_of_the_output(dims, create_graph):
+    last = torch.channels_last if dims == 2 else torch.channels_last_3d
+    formats = (torch.contiguous_format, last)
+    for x_format in formats:
+        for w_format in formats:
+            for gy_format in formats:
+                x = torch.randn(2, 16, *[5] * dims, device="cuda").contiguous(memory_format=x_format)
+                w = torch.randn(16, 24, *[3] * dims, device="cuda").contiguous(memory_format=w_format)
+                operands = (x.requires_grad_(), w.requires_grad_())
+                y = TCONV[dims](*operands, stride=2)
+                gy = torch.randn(y.shape, device="cuda").contiguous(memory_format=gy_format)
+                expected = last if last in (x_format, w_format) else torch.contiguous_format
+                for tensor in (y, *torch.autograd.grad(y, operands, gy, create_graph=create_graph)):
+                    assert tensor.is_contiguous(memory_format=expected), (x_format, w_format, gy_format)
+
+
+@pytest.mark.parametrize("batch", [2, 0])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_an_output_without_elements(batch, create_graph):
+    sizes = ((batch, 16, 1, 5), (16, 24, 2, 2), (24,))
+    operands = [torch.randn(size, device="cuda", requires_grad=True) for size in sizes]
+    y = tconv.conv_transpose2d(*operands, padding=(1, 0))
+    assert y.is_cuda
+    assert y.shape == (batch, 24, 0, 6)
+    gradients = torch.autograd.grad(y.sum(), operands, create_graph=create_graph)
+    for operand, gradient in zip(operands, gradients, strict=True):
+        assert gradient.is_cuda
+        assert gradient.shape == operand.shape
+        assert not gradient.any()
 
 
 def test_precision_is_what_was_asked_for():
@@ -293,4 +326,6 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
     (tmp_path / "file").write_text("")
     result = run_script(FALLBACK, TCONV_CACHE_DIR=str(tmp_path / "file" / "cache"))
     assert result.returncode == 0, result.stderr
-    assert "tconv" not in result.stderr
+    said = [line for line in result.stderr.splitlines() if "tconv" in line]
+    assert len(said) == 1, result.stderr
+    assert said[0].startswith("tconv: compiled kernels are not kept for the next process: cannot write to ")

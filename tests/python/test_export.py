@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tconv
 from test_kernelbench import PROBLEMS, load
@@ -100,6 +101,9 @@ def test_what_cannot_be_exported_is_refused():
         tconv.export(layer, input_size=(1, 16, 100), constructor=["nonsense"])
     with pytest.raises(RuntimeError, match="'kernel_size' twice"):
         tconv.export(layer, input_size=(1, 16, 100), constructor=["kernel_size", "kernel_size"])
+    far = nn.ConvTranspose2d(32, 32, 9, dilation=100)
+    with pytest.raises(RuntimeError, match=r"the kernel family 'generic'.*use tconv\.nn\.ConvTranspose2d"):
+        tconv.export(far, input_size=(1, 32, 500, 500))
     with pytest.raises(RuntimeError, match="name must be letters"):
         tconv.export(layer, input_size=(1, 16, 100), name="a b")
 
@@ -151,13 +155,86 @@ def test_any_batch_length_and_alignment_with_bias(number):
         assert (ours(x).double() - want).norm() / want.norm() < 4e-4
 
 
+GOOD_SIZES = (1, 128, 8), (128, 128, 3), (128,)
+# Which of x, weight and bias differs from what kb64 wants, in what, and what is said of it.
+BAD_CALLS = (
+    (0, {"device": "cpu"}, "x must be a CUDA tensor"),
+    (1, {"device": "cpu"}, "weight must be a CUDA tensor"),
+    (2, {"device": "cpu"}, "bias must be a CUDA tensor"),
+    (0, {"dtype": torch.float64}, "x must hold .*(float32|Float), got .*(float64|Double)"),
+    (1, {"dtype": torch.float16}, "weight must hold .*(float32|Float), got .*(float16|Half)"),
+    (2, {"dtype": torch.bfloat16}, "bias must hold .*(float32|Float), got .*(bfloat16|BFloat16)"),
+    (0, {"size": (1, 64, 8)}, "x must have 128 channels, got 64"),
+    (0, {"size": (128, 8)}, "x must have 3 dimensions, got 2"),
+    (0, {"size": (1, 128, 8, 8)}, "x must have 3 dimensions, got 4"),
+    (0, {"size": (1, 128, 0)}, "x is too small: its size 0 in dimension 0"),
+    (1, {"size": (128, 128, 2)}, "weight must have sizes"),
+    (1, {"size": (64, 128, 3)}, "weight must have sizes"),
+    (2, {"size": (100,)}, "bias must have"),
+)
+
+
+def arguments_with(wrong=None, changes=None):
+    return [
+        torch.empty(**{"size": size, "device": "cuda", **((changes or {}) if at == wrong else {})})
+        for at, size in enumerate(GOOD_SIZES)
+    ]
+
+
+@pytest.mark.parametrize(("wrong", "changes", "message"), BAD_CALLS)
+def test_bad_arguments_are_refused_before_anything_is_compiled(wrong, changes, message):
+    with FakeTensorMode():  # CUDA tensors where there is no GPU
+        with pytest.raises(RuntimeError, match=message):
+            exported(64)._check(*arguments_with(wrong, changes))
+        exported(64)._check(*arguments_with())
+        exported(64)._check(*arguments_with()[:2], None)
+
+
 @needs_gpu
-def test_checks_of_the_extension():
+def test_a_module_refuses_what_it_is_not_made_for():
     model = exported(64).ModelNew().cuda()
     with pytest.raises(RuntimeError, match="must have 128 channels, got 64"):
         model(torch.randn(1, 64, 8, device="cuda"))
-    with pytest.raises(RuntimeError, match="must hold Float"):
+    with pytest.raises(RuntimeError, match=r"must hold torch.float32, got torch.float64"):
         model(torch.randn(1, 128, 8, device="cuda", dtype=torch.float64))
     with pytest.raises(RuntimeError, match="must have 3 dimensions"):
         model(torch.randn(1, 128, 8, 8, device="cuda"))
+    with pytest.raises(RuntimeError, match="weight must be a CUDA tensor"):
+        exported(64).ModelNew()(torch.randn(1, 128, 8, device="cuda"))
     assert model(torch.randn(0, 128, 8, device="cuda")).shape == (0, 128, 10)
+
+
+# In a process of its own, so that a crash is one failed test that says in which call it was.
+EXTENSION_CHECKS = """
+import re
+import torch
+from test_export import BAD_CALLS, GOOD_SIZES, arguments_with, exported
+
+extension = exported(64)._extension(*torch.cuda.get_device_capability())
+good = arguments_with()
+calls = [(arguments_with(wrong, changes), message) for wrong, changes, message in BAD_CALLS]
+for at, name in enumerate(("x", "weight", "bias")):
+    apart = torch.empty(*GOOD_SIZES[at], 2, device="cuda")[..., 0]
+    calls.append(([*good[:at], apart, *good[at + 1 :]], f"{name} must be contiguous"))
+for arguments, message in calls:
+    print("expected:", message, flush=True)
+    try:
+        extension.forward(*arguments)
+    except RuntimeError as error:
+        assert re.search(message, str(error)), str(error)
+    else:
+        raise AssertionError("no error")
+assert extension.forward(*good).shape == (1, 128, 10)
+"""
+
+
+@needs_gpu
+def test_checks_of_the_extension():
+    result = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", EXTENSION_CHECKS],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

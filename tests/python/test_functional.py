@@ -224,3 +224,51 @@ def test_more_lengths_than_are_remembered():
     w = torch.randn(2, 2, 3)
     for length in [*range(1, 2600), 1, 2, 3]:
         assert tconv.conv_transpose1d(torch.zeros(1, 2, length), w).shape[-1] == length + 2
+
+
+EMPTY_OUTPUTS = {
+    "1d": (1, (2, 3, 1), (3, 4, 2), {"padding": 1}),
+    "1d strided": (1, (1, 4, 2), (4, 1, 3), {"stride": 3, "padding": 3, "groups": 4}),
+    "2d": (2, (2, 3, 1, 5), (3, 4, 2, 2), {"padding": (1, 0)}),
+    "2d, no batch": (2, (0, 3, 1, 5), (3, 4, 2, 2), {"padding": (1, 0)}),
+    "3d": (3, (2, 3, 2, 1, 2), (3, 4, 2, 2, 2), {"padding": (0, 1, 0)}),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("case", EMPTY_OUTPUTS)
+def test_an_output_without_elements(case, bias):
+    dims, input_size, weight_size, arguments = EMPTY_OUTPUTS[case]
+    outputs, gradients = [], []
+    for function in (PYTORCH[dims], TCONV[dims]):
+        sizes = (input_size, weight_size, (weight_size[1] * arguments.get("groups", 1),))[: 3 if bias else 2]
+        operands = [torch.randn(size, requires_grad=True) for size in sizes]
+        outputs.append(function(*operands, **arguments))
+        gradients.append(torch.autograd.grad(outputs[-1].sum(), operands))
+    assert outputs[1].shape == outputs[0].shape
+    assert outputs[1].numel() == 0
+    for theirs, ours in zip(*gradients, strict=True):
+        assert ours.shape == theirs.shape
+        assert not ours.any()
+
+
+def test_an_output_of_less_than_no_elements_is_refused():
+    with pytest.raises(RuntimeError, match="no elements in dimension 0"):
+        tconv.conv_transpose1d(X[:, :, :1], W, padding=3)
+    with pytest.raises(RuntimeError, match="input size must be positive"):
+        tconv.conv_transpose1d(X[:, :, :0], W)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("which", ["weight", "bias", "both"])
+def test_sparse_parameters_are_refused_like_pytorch_refuses_them(which, grad):
+    weight = W.to_sparse() if which != "bias" else W
+    bias = B.to_sparse() if which != "weight" else B
+    x = X.clone().requires_grad_(grad)
+    for input in (x, x[0]):
+        with pytest.raises(RuntimeError) as theirs:
+            F.conv_transpose1d(input, weight, bias)
+        with pytest.raises(RuntimeError) as ours:
+            tconv.conv_transpose1d(input, weight, bias)
+        assert ours.type is theirs.type
+        assert str(ours.value) == str(theirs.value)

@@ -155,3 +155,41 @@ def test_gradient_penalty_step_equals_pytorchs():
     ours.load_state_dict(theirs.state_dict())
     for a, e in zip(step(ours), step(theirs), strict=True):
         torch.testing.assert_close(a, e, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("which", ["input", "weight", "bias", "input and bias"])
+def test_a_gradient_that_is_constant_can_be_differentiated_again(which):
+    # It does not depend on what it is the gradient of. PyTorch's is part of the graph all the same.
+    results = []
+    for function in (PYTORCH[1], TCONV[1]):
+        torch.manual_seed(1)
+        tensors = {"input": torch.randn(2, 3, 5), "weight": torch.randn(3, 4, 3), "bias": torch.randn(4)}
+        wanted = [tensors[name].requires_grad_() for name in which.split(" and ")]
+        first = torch.autograd.grad(function(*tensors.values()).sum(), wanted, create_graph=True)
+        tracked = [g.requires_grad for g in first]
+        again = None
+        if tracked[0]:  # the bias's alone is not, and PyTorch's is not either
+            again = torch.autograd.grad(first[0].sum(), wanted, allow_unused=True, retain_graph=True)
+            first[0].sum().backward()
+        results.append((first, tracked, again, [t.grad for t in wanted]))
+    torch.testing.assert_close(results[1][0], results[0][0])
+    assert results[1][1:] == results[0][1:]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_gradients_have_pytorchs_memory_format(dims, create_graph):
+    last = torch.channels_last if dims == 2 else torch.channels_last_3d
+    formats = (torch.contiguous_format, last)
+    for x_format in formats:
+        for w_format in formats:
+            for gy_format in formats:
+                strides = []
+                for function in (PYTORCH[dims], TCONV[dims]):
+                    x = torch.randn(2, 4, *[5] * dims).contiguous(memory_format=x_format).requires_grad_()
+                    w = torch.randn(4, 3, *[3] * dims).contiguous(memory_format=w_format).requires_grad_()
+                    y = function(x, w, stride=2)
+                    gy = torch.randn(y.shape).contiguous(memory_format=gy_format)
+                    gradients = torch.autograd.grad(y, (x, w), gy, create_graph=create_graph)
+                    strides.append([t.stride() for t in (y, *gradients)])
+                assert strides[1] == strides[0], (x_format, w_format, gy_format)

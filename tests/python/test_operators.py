@@ -1,10 +1,14 @@
 """The registrations of the three operators, by PyTorch's own checker, and what is true of any implementation."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.library import opcheck
 
 import tconv
+from layers import PYTORCH, TCONV
 
 OPS = torch.ops.tconv
 GEOMETRY = {1: [2, 1, 1, 1], 2: [2, 1, 1, 0, 1, 0, 1, 2], 3: [1, 2, 1, 0, 0, 1, 0, 1, 0, 1, 1, 2]}
@@ -118,3 +122,35 @@ def test_negative_views_are_materialised():
     torch.testing.assert_close(
         tconv.conv_transpose1d(x, w), torch.nn.functional.conv_transpose1d(x.clone().resolve_neg(), w)
     )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_the_flop_counter_counts_what_it_counts_for_pytorch(dims, groups):
+    from torch.utils.flop_counter import FlopCounterMode
+
+    for wanted in ("", "x", "w", "xw"):
+        totals = []
+        for function in (PYTORCH[dims], TCONV[dims]):
+            x = torch.randn(2, 2 * groups, *SPATIAL[dims], requires_grad="x" in wanted)
+            w = torch.randn(2 * groups, 3, *KERNEL[dims], requires_grad="w" in wanted)
+            with FlopCounterMode(display=False) as counter:
+                y = function(x, w, stride=2, groups=groups)
+                if wanted:
+                    y.sum().backward()
+            totals.append(counter.get_total_flops())
+        assert totals[1] == totals[0] > 0
+
+
+@pytest.mark.parametrize("first", ["tconv", "torch.utils.flop_counter"])
+def test_the_flop_counter_is_not_loaded_for_its_formulas(first):
+    second = {"tconv": "torch.utils.flop_counter", "torch.utils.flop_counter": "tconv"}[first]
+    script = (
+        f"import sys, torch, {first}\n"
+        f"loaded = 'torch.utils.flop_counter' in sys.modules\n"
+        f"import {second}\n"
+        "from torch.utils.flop_counter import flop_registry\n"
+        "assert torch.ops.tconv.conv_transpose in flop_registry\n"
+        f"assert loaded == ({first!r} != 'tconv'), loaded"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -63,7 +63,7 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
-  return {unsigned(between(1, parts_of(p.words, 256), multiprocessors * 16)), 256};
+  return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
 
 // ---- Direct --------------------------------------------------------------------------------------

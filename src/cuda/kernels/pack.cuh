@@ -1,6 +1,10 @@
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
+//
+// A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
+// a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
+// neighbouring warps at the same time.
 #pragma once
 
 #include "mma/split.cuh"
@@ -16,60 +20,122 @@ __device__ inline int tap_of(int shift, int phase, int stride, int dilation, int
   return target % dilation == 0 && k < kernel ? k : -1;
 }
 
-/// Where an element of the packed weight comes from: one row, one step, one channel of a group.
-struct Origin {
-  int group, channel_block, word;
-  Int3 shift;
+/// Takes the fastest index off a running index.
+__device__ inline int take(u32& rest, int size) {
+  const u32 index = rest % u32(size);
+  rest /= u32(size);
+  return int(index);
+}
+
+/// What a warp packs at a time: row tiles of one step, from `first_tile`.
+struct Piece {
+  static constexpr int tiles = 4;
+  int type, group, channel_block, octet, step, first_tile;
+  u32* packed;  // the words of the step
+
+  /// Pieces of a weight whose steps have so many words.
+  template <int StepWords, int RowTiles>
+  __device__ static i64 count(const PackParams& p) {
+    return p.words / StepWords * ceil_div(RowTiles, tiles);
+  }
+
+  template <GemmConfig C, class Tables, int StepWords, int RowTiles>
+  __device__ static Piece decode(const PackParams& p, u32 index) {
+    Piece at;
+    at.first_tile = take(index, ceil_div(RowTiles, tiles)) * tiles;
+    const i64 first_word = i64(index) * StepWords;
+    at.packed = p.packed + first_word;
+    at.type = 0;
+    while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
+    u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
+    at.step = take(rest, Tables::steps(at.type)), at.octet = take(rest, octets_of(C));
+    at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
+    return at;
+  }
 };
 
-/// The weights of a row at a shift, from channel word `word`, as bits; zero where there is no such tap.
+/// Where a row's weights of a step are, in elements from those of an input channel.
+struct Filter {
+  bool exists;
+  i64 offset;
+};
+
 template <GemmConfig C, class Row>
-__device__ u32 gather_word(const PackParams& p, const Origin& at, const Row& row) {
-  using Element = ElementOf<C>;
-  constexpr int per_word = channels_per_word(C);
-  const int co = at.channel_block * C.channels_per_block + row.channel;
-  const int kd = tap_of(at.shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
-  const int kh = tap_of(at.shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
-  const int kw = tap_of(at.shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
-  const bool exists = row.channel >= 0 && at.shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0;
-  const Element* filter = static_cast<const Element*>(p.weight) + i64(co) * p.stride_out + kd * p.stride_d +
-                          kh * p.stride_h + kw * p.stride_w;
-  Element value[per_word] = {};
-#pragma unroll
-  for (int i = 0; i < per_word; ++i) {
-    const int ci = at.word * per_word + i;
-    if (exists && ci < C.group_in) value[i] = filter[(i64(at.group) * C.group_in + ci) * p.stride_in];
-  }
-  if constexpr (per_word == 2) {
-    return value[0].bits | u32(value[1].bits) << 16;
-  } else {
-    const u32 bits = __float_as_uint(value[0]);
-    return C.math == Math::tf32 ? ptx::round_tf32(bits) : bits;
-  }
+__device__ Filter filter_of(const PackParams& p, const Row& row, int channel_block, const Int3& shift) {
+  const int co = channel_block * C.channels_per_block + row.channel;
+  const int kd = tap_of(shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
+  const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
+  const int kw = tap_of(shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
+                co * p.stride_out};
+  if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
+  if constexpr (C.kernel.h > 1) filter.offset += kh * p.stride_h;
+  if constexpr (C.kernel.w > 1) filter.offset += kw * p.stride_w;
+  return filter;
 }
 
-/// Takes the fastest index off a running index.
-__device__ inline int take(i64& rest, int size) {
-  const int index = int(rest % size);
-  rest /= size;
-  return index;
+__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
+template <class Half>
+__device__ u32 bits_of(Half value) {
+  return value.bits;
 }
+
+/// A word of input channels.
+template <GemmConfig C>
+struct ChannelWord {
+  static constexpr int per_word = channels_per_word(C);
+  i64 offset;    // of its first channel
+  int channels;  // how many there are from it on
+
+  __device__ ChannelWord(const PackParams& p, int group, int word)
+      : offset((i64(group) * C.group_in + word * per_word) * p.stride_in), channels(C.group_in - word * per_word) {}
+
+  /// The weights of a row as bits; zero where there are none. Something is read always, and masks choose: a branch
+  /// would keep the loads of a piece from being under way together.
+  __device__ u32 load(const PackParams& p, const Filter& filter) const {
+    u32 word = 0;
+#pragma unroll
+    for (int i = 0; i < per_word; ++i) {
+      const int there = -int(filter.exists && i < channels);
+      const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
+      word |= (bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there)) << (16 * i);
+    }
+    return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+  }
+};
+
+__device__ inline u32 first_piece() { return blockIdx.x * (blockDim.x / warp_size) + warp_index(); }
+__device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_size); }
 
 /// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
   constexpr bool paired = C.chunk_words < 8;
-  for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
-    int type = 0;
-    while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
-    i64 rest = index - Tables::weight_base(type);
-    const int j = take(rest, 4), lane = take(rest, warp_size), row_tile = take(rest, row_tiles_of(C));
-    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
-    const int channel_block = take(rest, C.channel_blocks), group = int(rest);
-    const bool upper = j / 2 == 1;
-    const Origin at{group, channel_block, octet * 8 + lane % 4 + (upper && !paired ? 4 : 0),
-                    Tables::step_shift(type, step, paired && upper)};
-    p.packed[index] = gather_word<C>(p, at, Tables::row(type, row_tile * 16 + lane / 4 + j % 2 * 8));
+  constexpr int tiles = row_tiles_of(C), tile_words = warp_size * 4, step_words = tiles * tile_words;
+  const int lane = lane_index();
+  const i64 count = Piece::count<step_words, tiles>(p);
+  for (u32 index = first_piece(); index < count; index += pieces_apart()) {
+    const Piece at = Piece::decode<C, Tables, step_words, tiles>(p, index);
+    const Int3 low = Tables::step_shift(at.type, at.step, false);
+    const Int3 high = paired ? Tables::step_shift(at.type, at.step, true) : low;
+    const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
+    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + (paired ? 0 : 4));
+    uint4 fragments[Piece::tiles];
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i) {
+      const int first = min_of(at.first_tile + i, tiles - 1) * 16 + lane / 4;
+      const auto upper = Tables::row(at.type, first), lower = Tables::row(at.type, first + 8);
+      const Filter upper_low = filter_of<C>(p, upper, at.channel_block, low);
+      const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
+      const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
+      const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
+      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low),
+                                high_word.load(p, upper_high), high_word.load(p, lower_high));
+    }
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i)
+      if (at.first_tile + i < tiles)
+        reinterpret_cast<uint4*>(at.packed + (at.first_tile + i) * tile_words)[lane] = fragments[i];
   }
 }
 
@@ -77,23 +143,36 @@ __device__ void pack_fragments(const PackParams& p) {
 /// part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
-  constexpr int parts = weight_parts(C);
-  for (i64 index = i64(blockIdx.x) * blockDim.x + threadIdx.x; index < p.words; index += i64(gridDim.x) * blockDim.x) {
-    int type = 0;
-    while (type + 1 < C.types && index >= Tables::weight_base(type + 1)) ++type;
-    i64 rest = index - Tables::weight_base(type);
-    const int low_word = take(rest, 4), low_row = take(rest, 8), high_word = take(rest, 2);
-    const int row = take(rest, C.rows / 8) * 8 + low_row, part = take(rest, parts);
-    const int step = take(rest, Tables::steps(type)), octet = take(rest, octets_of(C));
-    const int channel_block = take(rest, C.channel_blocks), group = int(rest);
-    const Origin at{group, channel_block, octet * 8 + high_word * 4 + low_word, Tables::step_shift(type, step, false)};
-    u32 word = gather_word<C>(p, at, Tables::row(type, row));
-    if constexpr (parts == 2) {
-      u32 head, remainder;
-      split_tf32(word, head, remainder);
-      word = part == 0 ? head : ptx::round_tf32(remainder);
+  constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
+  constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
+  const int lane = lane_index();
+  const i64 count = Piece::count<step_words, tiles>(p);
+  for (u32 index = first_piece(); index < count; index += pieces_apart()) {
+    const Piece at = Piece::decode<C, Tables, step_words, tiles>(p, index);
+    const Int3 shift = Tables::step_shift(at.type, at.step, false);
+    const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
+    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
+    u32 words[Piece::tiles][2];
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i) {
+      const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
+      const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
+      words[i][0] = low_word.load(p, filter), words[i][1] = high_word.load(p, filter);
     }
-    p.packed[index] = word;
+#pragma unroll
+    for (int i = 0; i < Piece::tiles; ++i) {
+      if (at.first_tile + i >= tiles) break;
+      u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        u32 head = words[i][half], remainder;
+        if constexpr (parts == 2) {
+          split_tf32(words[i][half], head, remainder);
+          tile[part_words + half * 32] = ptx::round_tf32(remainder);
+        }
+        tile[half * 32] = head;
+      }
+    }
   }
 }
 
