@@ -42,7 +42,8 @@ python_tests() {
 run() {
   case $1 in
     problems) section "benchmark problems" && "$check" problems ;;
-    sweep) section "random layers" && "$check" sweep "${TCONV_SWEEP:-1000}" 1 && "$check" sweep 300 1 few ;;
+    sweep) section "random layers" && "$check" sweep "${TCONV_SWEEP:-1000}" 1 && "$check" sweep 300 1 few &&
+      TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;
     sanitize) sanitize memcheck && sanitize racecheck ;;

@@ -111,6 +111,14 @@ struct GemmConfig {
   bool y_pairs;         // two neighbouring channels of an output are one aligned word
   bool channel_rows;    // channels are the fastest index of rows, not phases: channels-last outputs
 
+  // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64 rows
+  // by so many positions.
+  int panel_columns;
+  int panel_stages;
+  int loading_warpgroups;  // of a team, 1 or 2
+  int fill_buffers;        // chunks of x a loading thread holds in registers, 1 or 2
+  bool panel_flat;  // products run over the positions of the x tile, halo included, and not over rows of the box
+
   constexpr bool operator==(const GemmConfig&) const = default;
 };
 
@@ -160,7 +168,7 @@ constexpr int x_tile_words(const GemmConfig& c) {
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
   return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
-         x_position_stride(c);
+         (c.panel_columns ? 1 : x_position_stride(c));
 }
 
 /// Phases along the width with and without taps.
@@ -270,14 +278,106 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
 }
 
-// Registers: a block starts with the same number for all its threads; the loading warpgroup gives back what it
-// does not need. Asking for more than there is would wait for ever.
-constexpr int entry_registers(const GemmConfig& c) {
-  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * (1 + c.teams)) / 8 * 8, 248);
+// The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
+// nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
+constexpr int panel_rows = 64;
+/// fp32: sums of a few products that are formed while others are added.
+constexpr int split_buffers(const GemmConfig& c) {
+  return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1;
 }
-constexpr int loading_registers = 64;
+constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
+constexpr int panel_slice_bytes(const GemmConfig& c) { return x_positions(c) * 16; }
+/// In fp32 heads, then remainders.
+constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
+// Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
+/// Positions that a thread loads together.
+constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 ? 2 : 1; }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_loaders(const GemmConfig& c) { return c.loading_warpgroups * warpgroup_size; }
+constexpr int panel_depth(const GemmConfig& c, int lanes) {
+  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
+}
+constexpr int panel_lanes(const GemmConfig& c) {
+  int best = panel_loaders(c);
+  for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
+    if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
+  return best;
+}
+/// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
+constexpr int panel_unit_registers(const GemmConfig& c) {
+  return channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
+}
+constexpr int filling_registers(const GemmConfig& c) {
+  const int lanes = panel_lanes(c), units = panel_units(c, lanes);
+  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
+}
+/// Products that share a row of positions.
+constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
+/// Rows of the x tile, and the row of it a row of the box is.
+constexpr int x_row_of(const GemmConfig& c, int box_row) {
+  const Int3 e = x_extent(c);
+  const int h = box_row % c.box.h, slice = box_row / c.box.h;
+  return ((slice / c.box.d) * e.d + slice % c.box.d) * e.h + h;
+}
+/// Where a product's positions begin in the panel.
+constexpr int panel_start(const GemmConfig& c, int tile) {
+  if (c.panel_flat) return tile * c.panel_columns;
+  return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
+}
+/// Rows of the x tile a flat tile reaches.
+constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
+
+// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
+// where products are flat, for each row of positions.
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return 8 / c.width_phases; }
+/// Elements between two staged runs.
+constexpr int panel_run_stride(const GemmConfig& c) {
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
+  return c.panel_flat ? width : round_up(width + v - 1, v);
+}
+/// Elements between two staged lines: 8 words modulo 32.
+constexpr int panel_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
+  return pad_to_bank(words, 8) * 4 / element_bytes(c);
+}
+constexpr int panel_staging_bytes(const GemmConfig& c) {
+  return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
+}
+/// Of one warp: the staged rows and, where products are flat, a table of their runs.
+constexpr int panel_store_bytes(const GemmConfig& c) {
+  return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
+}
+constexpr int panel_team_bytes(const GemmConfig& c) {
+  return round_up(c.panel_stages * panel_bytes(c) + weight_ring_bytes(c) + 4 * panel_store_bytes(c), 128);
+}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.stages); }
+constexpr int panel_shared_bytes(const GemmConfig& c) {
+  return 128 + resident_bytes(c) + c.teams * panel_team_bytes(c) + (c.teams * panel_team_barriers(c) + 1) * 8;
+}
+
+// Of both kernels.
+constexpr int team_shared_bytes(const GemmConfig& c) {
+  return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
+}
+/// A team of the panel kernel has loading warpgroups of its own.
+constexpr int warpgroups_of(const GemmConfig& c) {
+  return c.panel_columns ? (1 + c.loading_warpgroups) * c.teams : 1 + c.teams;
+}
+
+// Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
+// not need. Asking for more than there is would wait for ever.
+constexpr int entry_registers(const GemmConfig& c) {
+  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
+}
+constexpr int loading_registers(const GemmConfig& c) {
+  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8) : 64;
+}
 constexpr int multiplying_registers(const GemmConfig& c) {
-  return min_of((entry_registers(c) * (1 + c.teams) - loading_registers) / c.teams / 8 * 8, 240);
+  const int loaders = warpgroups_of(c) - c.teams;
+  return min_of((entry_registers(c) * warpgroups_of(c) - loaders * loading_registers(c)) / c.teams / 8 * 8, 240);
 }
 
 }  // namespace tconv::device
@@ -452,7 +552,7 @@ struct Tile {
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = block % C.types, block /= C.types;
+    t.type = C.types == 1 ? 0 : block % C.types, block /= C.types;
     t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
@@ -1548,6 +1648,9 @@ __device__ inline void barrier_arrive_copies(u32 barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
+/// What this thread has written to shared memory is seen by the asynchronous instructions of others that wait for it.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 /// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
 __device__ inline void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
@@ -1866,7 +1969,8 @@ __device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 
 
 }  // namespace tconv::device::ptx
 // ---- ptx/wgmma.cuh
-// wgmma (sm_90a): products of a warpgroup, 64 x N, one operand in registers and one in shared memory.
+// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
+// second in shared memory.
 //
 // The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
 // that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
@@ -1882,6 +1986,14 @@ __device__ inline u64 wgmma_operand(u32 address) {
   // All lanes have the same address; saying so lets it live in a uniform register.
   const u32 uniform = __shfl_sync(0xffffffff, address, 0);
   return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+}
+
+/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
+/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
+__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
+  constexpr u64 position_stride = u64(128 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
 }
 
 /// Orders register and shared-memory accesses before the products that follow.
@@ -1903,6 +2015,63 @@ __device__ inline void registers_decrease() {
 }
 
 }  // namespace tconv::device::ptx
+// ---- team.cuh
+// What the warpgroup kernels share: rings of slots, and which tiles a team works on.
+
+
+namespace tconv::device {
+
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
+template <int Slots>
+struct Ring {
+  int slot = 0;
+  u32 parity = 0;
+  __device__ void advance() {
+    if (++slot == Slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <bool First, class A, class B>
+struct Select {
+  using Type = A;
+};
+template <class A, class B>
+struct Select<false, A, B> {
+  using Type = B;
+};
+
+/// The tiles of a team: every `stride`th from its own.
+template <GemmConfig C, class Tables>
+struct TeamSchedule {
+  static constexpr bool resident = C.resident_steps > 0;
+  int block, box, box_stride, boxes;
+  __device__ TeamSchedule(const ForwardParams& p, int team) {
+    constexpr int blocks = Tile::blocks(C);
+    if constexpr (resident) {
+      block = blockIdx.x % blocks;
+      box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
+      boxes = p.tiles / blocks;
+    } else {
+      block = 0;
+      box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+      boxes = p.tiles;
+    }
+  }
+  __device__ bool done() const { return box >= boxes; }
+  __device__ void advance() { box += box_stride; }
+  __device__ Tile tile(const ForwardParams& p) const {
+    return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
+  }
+  /// The packed weights of a tile.
+  __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
+    const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+    const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+    return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
+           row_block * steps * weight_parts(C) * row_step_bytes(C);
+  }
+};
+
+}  // namespace tconv::device
 // ---- warpgroup_gemm.cuh
 // The warpgroup kernel (sm_90a): the product on wgmma, with x as it lies in memory.
 //
@@ -1925,16 +2094,6 @@ __device__ inline void registers_decrease() {
 
 
 namespace tconv::device {
-
-/// A place in a ring of slots: which one is next, and the parity its barriers are at.
-template <int Slots>
-struct Ring {
-  int slot = 0;
-  u32 parity = 0;
-  __device__ void advance() {
-    if (++slot == Slots) slot = 0, parity ^= 1;
-  }
-};
 
 template <GemmConfig C, class Tables, class Wgmma>
 struct WarpgroupGemm {
@@ -1964,34 +2123,7 @@ struct WarpgroupGemm {
   using X = XTile<C, Loaders>;
   using Store = RunStore<C, Multipliers>;
 
-  /// The tiles of a team: every `stride`th from its own.
-  struct Schedule {
-    int block, box, box_stride, boxes;
-    __device__ Schedule(const ForwardParams& p, int team) {
-      constexpr int blocks = Tile::blocks(C);
-      if constexpr (resident) {
-        block = blockIdx.x % blocks;
-        box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
-        boxes = p.tiles / blocks;
-      } else {
-        block = 0;
-        box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
-        boxes = p.tiles;
-      }
-    }
-    __device__ bool done() const { return box >= boxes; }
-    __device__ void advance() { box += box_stride; }
-    __device__ Tile tile(const ForwardParams& p) const {
-      return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
-    }
-    /// The packed weights of a tile.
-    __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
-      const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
-      const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
-      return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
-             row_block * steps * weight_parts(C) * row_step_bytes(C);
-    }
-  };
+  using Schedule = TeamSchedule<C, Tables>;
 
   struct Shared {
     u32 resident_weights;
@@ -2039,7 +2171,7 @@ struct WarpgroupGemm {
     }
     __syncthreads();
     if (threadIdx.x < warpgroup_size) {
-      ptx::registers_decrease<loading_registers>();
+      ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0) load_resident(p);
       if (Loaders::team() < C.teams)
         load_x(p, Shared(Loaders::team()));
@@ -2423,7 +2555,7 @@ constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multipro
 
 constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
   return {unsigned(blocks_of(c, p.tiles, multiprocessors)),
-          unsigned(c.teams ? warpgroup_size * (1 + c.teams) : threads_of(c))};
+          unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
@@ -2523,13 +2655,14 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
@@ -2574,34 +2707,35 @@ constexpr GemmConfig config{
     .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 3,
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 8,
-    .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     0u, 0u, 0u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 struct Wgmma {
@@ -2643,35 +2777,36 @@ constexpr GemmConfig config{
     .box = {1, 1, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 3,
     .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 8,
-    .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
+    .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     0u, 0u, 0u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 struct Wgmma {
@@ -2724,13 +2859,14 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
@@ -2775,34 +2911,35 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     15u, 15u, 15u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -2828,34 +2965,35 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     15u, 15u, 15u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -3011,7 +3149,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_4e9a496530e4_sm{architecture}",
+        name=f"tconv_kb79_8e50bfa0d4ad_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

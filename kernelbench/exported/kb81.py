@@ -111,6 +111,14 @@ struct GemmConfig {
   bool y_pairs;         // two neighbouring channels of an output are one aligned word
   bool channel_rows;    // channels are the fastest index of rows, not phases: channels-last outputs
 
+  // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64 rows
+  // by so many positions.
+  int panel_columns;
+  int panel_stages;
+  int loading_warpgroups;  // of a team, 1 or 2
+  int fill_buffers;        // chunks of x a loading thread holds in registers, 1 or 2
+  bool panel_flat;  // products run over the positions of the x tile, halo included, and not over rows of the box
+
   constexpr bool operator==(const GemmConfig&) const = default;
 };
 
@@ -160,7 +168,7 @@ constexpr int x_tile_words(const GemmConfig& c) {
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
   return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
-         x_position_stride(c);
+         (c.panel_columns ? 1 : x_position_stride(c));
 }
 
 /// Phases along the width with and without taps.
@@ -270,14 +278,106 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
 }
 
-// Registers: a block starts with the same number for all its threads; the loading warpgroup gives back what it
-// does not need. Asking for more than there is would wait for ever.
-constexpr int entry_registers(const GemmConfig& c) {
-  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * (1 + c.teams)) / 8 * 8, 248);
+// The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
+// nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
+constexpr int panel_rows = 64;
+/// fp32: sums of a few products that are formed while others are added.
+constexpr int split_buffers(const GemmConfig& c) {
+  return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1;
 }
-constexpr int loading_registers = 64;
+constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
+constexpr int panel_slice_bytes(const GemmConfig& c) { return x_positions(c) * 16; }
+/// In fp32 heads, then remainders.
+constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
+// Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
+/// Positions that a thread loads together.
+constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 ? 2 : 1; }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_loaders(const GemmConfig& c) { return c.loading_warpgroups * warpgroup_size; }
+constexpr int panel_depth(const GemmConfig& c, int lanes) {
+  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
+}
+constexpr int panel_lanes(const GemmConfig& c) {
+  int best = panel_loaders(c);
+  for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
+    if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
+  return best;
+}
+/// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
+constexpr int panel_unit_registers(const GemmConfig& c) {
+  return channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
+}
+constexpr int filling_registers(const GemmConfig& c) {
+  const int lanes = panel_lanes(c), units = panel_units(c, lanes);
+  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
+}
+/// Products that share a row of positions.
+constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
+/// Rows of the x tile, and the row of it a row of the box is.
+constexpr int x_row_of(const GemmConfig& c, int box_row) {
+  const Int3 e = x_extent(c);
+  const int h = box_row % c.box.h, slice = box_row / c.box.h;
+  return ((slice / c.box.d) * e.d + slice % c.box.d) * e.h + h;
+}
+/// Where a product's positions begin in the panel.
+constexpr int panel_start(const GemmConfig& c, int tile) {
+  if (c.panel_flat) return tile * c.panel_columns;
+  return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
+}
+/// Rows of the x tile a flat tile reaches.
+constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
+
+// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
+// where products are flat, for each row of positions.
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return 8 / c.width_phases; }
+/// Elements between two staged runs.
+constexpr int panel_run_stride(const GemmConfig& c) {
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
+  return c.panel_flat ? width : round_up(width + v - 1, v);
+}
+/// Elements between two staged lines: 8 words modulo 32.
+constexpr int panel_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
+  return pad_to_bank(words, 8) * 4 / element_bytes(c);
+}
+constexpr int panel_staging_bytes(const GemmConfig& c) {
+  return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
+}
+/// Of one warp: the staged rows and, where products are flat, a table of their runs.
+constexpr int panel_store_bytes(const GemmConfig& c) {
+  return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
+}
+constexpr int panel_team_bytes(const GemmConfig& c) {
+  return round_up(c.panel_stages * panel_bytes(c) + weight_ring_bytes(c) + 4 * panel_store_bytes(c), 128);
+}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.stages); }
+constexpr int panel_shared_bytes(const GemmConfig& c) {
+  return 128 + resident_bytes(c) + c.teams * panel_team_bytes(c) + (c.teams * panel_team_barriers(c) + 1) * 8;
+}
+
+// Of both kernels.
+constexpr int team_shared_bytes(const GemmConfig& c) {
+  return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
+}
+/// A team of the panel kernel has loading warpgroups of its own.
+constexpr int warpgroups_of(const GemmConfig& c) {
+  return c.panel_columns ? (1 + c.loading_warpgroups) * c.teams : 1 + c.teams;
+}
+
+// Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
+// not need. Asking for more than there is would wait for ever.
+constexpr int entry_registers(const GemmConfig& c) {
+  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
+}
+constexpr int loading_registers(const GemmConfig& c) {
+  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8) : 64;
+}
 constexpr int multiplying_registers(const GemmConfig& c) {
-  return min_of((entry_registers(c) * (1 + c.teams) - loading_registers) / c.teams / 8 * 8, 240);
+  const int loaders = warpgroups_of(c) - c.teams;
+  return min_of((entry_registers(c) * warpgroups_of(c) - loaders * loading_registers(c)) / c.teams / 8 * 8, 240);
 }
 
 }  // namespace tconv::device
@@ -452,7 +552,7 @@ struct Tile {
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = block % C.types, block /= C.types;
+    t.type = C.types == 1 ? 0 : block % C.types, block /= C.types;
     t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
@@ -1596,7 +1696,7 @@ constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multipro
 
 constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
   return {unsigned(blocks_of(c, p.tiles, multiprocessors)),
-          unsigned(c.teams ? warpgroup_size * (1 + c.teams) : threads_of(c))};
+          unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
@@ -1696,13 +1796,14 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 0}, {0, 0, 0},};
@@ -1758,21 +1859,22 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 3,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -1780,13 +1882,13 @@ __constant__ u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -1812,21 +1914,22 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 4,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -1834,13 +1937,13 @@ __constant__ u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -1876,13 +1979,14 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 0}, {0, 0, 0},};
@@ -1938,21 +2042,22 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -1960,13 +2065,13 @@ __constant__ u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -1992,21 +2097,22 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -2014,13 +2120,13 @@ __constant__ u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -2176,7 +2282,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_f2bad6450aab_sm{architecture}",
+        name=f"tconv_kb81_67bee4152f0d_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

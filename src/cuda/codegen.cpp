@@ -71,13 +71,14 @@ std::string config_text(const GemmConfig& c) {
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs)
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .loading_warpgroups = " << c.loading_warpgroups << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << "};\n";
+      << ", .loading_warpgroups = " << c.loading_warpgroups << ", .fill_buffers = " << c.fill_buffers
+      << ", .panel_flat = " << text(c.panel_flat) << "};\n";
   return out.str();
 }
 
 /// "qualifier type name[] = {a, b, …};", never empty.
 template <class Range, class Write>
-void array(std::ostringstream& out, const char* declaration, const Range& values, const Write& write) {
+void array(std::ostringstream& out, const std::string& declaration, const Range& values, const Write& write) {
   out << declaration << "[] = {";
   std::size_t column = 0;
   for (const auto& value : values) out << (column++ % 16 == 0 ? "\n    " : " ") << write(value) << ",";
@@ -99,6 +100,11 @@ Concatenated all_steps(const RowPlan& rows) {
   return all;
 }
 
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+}
+
 std::string offset_text(const Int3& shift) {
   if (shift.d < 0) return "0";  // padding of a paired step: its weights are zero
   return "step_offset(config, {" + std::to_string(shift.d) + ", " + std::to_string(shift.h) + ", " +
@@ -106,6 +112,11 @@ std::string offset_text(const Int3& shift) {
 }
 
 /// What both programs know of the types: steps, where their weights begin.
+/// Tables of the panel kernel are constants to the compiler as well, which turns all steps of a group into
+/// immediates; the other kernels would be unrolled by that into more registers than there are.
+std::string table(const GemmConfig& c, const char* declaration) {
+  return std::string("__constant__ ") + (c.panel_columns ? "constexpr " : "") + declaration;
+}
 std::string types_text(const RowPlan& rows, const Geometry& geometry, const GemmConfig& c) {
   std::ostringstream out;
   const auto number = [](auto v) { return std::to_string(v); };
@@ -116,8 +127,8 @@ std::string types_text(const RowPlan& rows, const Geometry& geometry, const Gemm
     bases.push_back(
         rows.weight_base(int(t), geometry, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1));
   }
-  array(out, "__constant__ constexpr int step_count", counts, number);
-  array(out, "__constant__ constexpr i64 weight_bases", bases, number);
+  array(out, table(c, "int step_count"), counts, number);
+  array(out, table(c, "i64 weight_bases"), bases, number);
   return out.str();
 }
 
@@ -143,8 +154,8 @@ std::string wgmma_text(const GemmConfig& c, int columns, bool first_in_registers
       << "  __device__ static void multiply(float (&d)[" << sums << "], "
       << (first_in_registers ? "const u32 (&a)[4]" : "u64 a") << ", u64 b, bool add) {\n"
       << "    asm volatile(\n        \"{\\n.reg .pred p;\\nsetp.ne.b32 p, " << at(b + 1) << ", 0;\\n\"\n"
-      << "        \"wgmma.mma_async.sync.aligned.m64n" << columns << (halves ? "k16" : "k8") << ".f32." << type << "."
-      << type << " {\"";
+      << "        \"wgmma.mma_async.sync.aligned.m64n" << columns << (halves ? "k16" : "k8") << ".f32." << type
+      << "." << type << " {\"";
   for (int i = 0; i < sums; ++i) {
     if (i % 16 == 0) out << "\n        \"";
     out << at(i) << (i + 1 < sums ? ", " : "");
@@ -155,12 +166,14 @@ std::string wgmma_text(const GemmConfig& c, int columns, bool first_in_registers
     out << "{" << at(sums) << ", " << at(sums + 1) << ", " << at(sums + 2) << ", " << at(sums + 3) << "}";
   else
     out << at(sums);
-  out << ", " << at(b) << ", p, 1, 1" << (!halves ? "" : first_in_registers ? ", 0" : ", 0, 0")
+  out << ", " << at(b) << ", p, 1, 1"
+      << (!halves              ? ""
+          : first_in_registers ? ", 0"
+                               : ", 0, 0")
       << ";\\n}\\n\"\n        : ";
   for (int i = 0; i < sums; ++i)
     out << "\"+f\"(d[" << i << "])" << (i + 1 < sums ? i % 8 == 7 ? ",\n          " : ", " : "");
-  out << "\n        : "
-      << (first_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)")
+  out << "\n        : " << (first_in_registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)")
       << ", \"l\"(b), \"r\"(int(add)));\n  }\n};\n\n";
   return out.str();
 }
@@ -172,31 +185,32 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
   const Concatenated all = all_steps(rows);
   const auto number = [](auto v) { return std::to_string(v); };
   out << types_text(rows, geometry_in(c), c);
-  array(out, "__constant__ constexpr int first_step", all.first, number);
-  array(out, "__constant__ constexpr int low_offsets", all.steps, [](const Step& s) { return offset_text(s.low); });
-  array(out, "__constant__ constexpr int high_offsets", all.steps, [](const Step& s) { return offset_text(s.high); });
-  array(out, "__constant__ constexpr u32 step_masks", all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
+  array(out, table(c, "int first_step"), all.first, number);
+  array(out, table(c, "int low_offsets"), all.steps, [](const Step& s) { return offset_text(s.low); });
+  array(out, table(c, "int high_offsets"), all.steps, [](const Step& s) { return offset_text(s.high); });
+  array(out, table(c, "u32 step_masks"), all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
   std::vector<std::uint32_t> lines;
   for (const BlockType& type : rows.types)
     for (const Line& line : type.lines)
       lines.push_back(line.channel < 0 ? ~0u
                                        : std::uint32_t(line.channel) | std::uint32_t(line.phase_d) << 16 |
                                              std::uint32_t(line.phase_h) << 24);
-  array(out, "__constant__ constexpr u32 line_entries", lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
-  out << R"(
+  array(out, table(c, "u32 line_entries"), lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
+  std::string tables = R"(
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * )"
-      << rows.types[0].lines.size() << R"( + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * LINES + line]; }
 };
 
-)" << instruction
-      << "using Kernel = " << kernel << R"(;
+)";
+  replace_all(tables, "LINES", std::to_string(rows.types[0].lines.size()));
+  if (c.panel_columns) replace_all(tables, "__device__ static", "__device__ static constexpr");
+  out << tables << instruction << "using Kernel = " << kernel << R"(;
 
 extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
@@ -227,7 +241,7 @@ std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry
   out << "#include \"pack.cuh\"\n\nnamespace tconv::device {\n\n" << config_text(c) << "\n";
   const Concatenated all = all_steps(rows);
   out << types_text(rows, geometry, c);
-  array(out, "__constant__ constexpr int first_step", all.first, [](int v) { return std::to_string(v); });
+  array(out, table(c, "int first_step"), all.first, [](int v) { return std::to_string(v); });
   array(out, "__device__ const Int3 low_shifts", all.steps, [](const Step& s) { return text(s.low); });
   array(out, "__device__ const Int3 high_shifts", all.steps, [](const Step& s) { return text(s.high); });
   out << "struct __align__(16) Row {\n  int channel;\n  Int3 phase;\n};\n";

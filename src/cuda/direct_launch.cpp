@@ -113,8 +113,8 @@ std::optional<DirectConfig> rows_config(DirectConfig c, DType dtype, const Direc
   if (device::reach_of(c.kernel.w, stride, c.dilation.w) > 48 || c.kernel.w > 32) return {};
   // Stores of eight bytes are as good as sixteen, where no staging comes with them.
   c.y_vector = access.y_vector;
-  c.staged = access.channels_last || !few || c.y_vector < vector / 2 || c.y_vector % stride != 0 ||
-             c.padding.w / stride > 32;
+  c.staged = access.channels_last || !access.y_rows || !few || c.y_vector < vector / 2 ||
+             c.y_vector % stride != 0 || c.padding.w / stride > 32;
   if (c.staged) {
     c.y_vector = vector;
     c.positions = few ? vector : 2 * vector;
@@ -156,6 +156,7 @@ DirectAccess direct_access(const Geometry& g, const ConstTensor& x, const ConstT
     a.x_vector = aligned_vector(x, {0, 1, 2, 3});
     while (x.sizes[4] % a.x_vector != 0) a.x_vector /= 2;
   }
+  a.y_rows = step(y, 4) == 1 || y.sizes[4] == 1;
   if (step(y, 4) == 1) {
     a.y_vector = aligned_vector(y, {0, 1, 2, 3});
     while (y.sizes[4] % a.y_vector != 0) a.y_vector /= 2;

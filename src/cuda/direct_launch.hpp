@@ -12,6 +12,7 @@ namespace tconv::cuda {
 struct DirectAccess {
   bool channels_last = false;
   bool dense_weight = true;
+  bool y_rows = true;              // outputs of a row are contiguous
   int x_vector = 1, y_vector = 1;  // elements of one load and store along the contiguous dimension
 
   bool operator==(const DirectAccess&) const = default;

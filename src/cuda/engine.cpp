@@ -268,8 +268,12 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     if (known == access) return *gemm;
   const State& s = *state_;
   const bool warpgroup = s.family == Family::warpgroup;
-  const auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(
-      s.geometry, s.math, s.rows, shape_class(s.layer, shape_), access, s.limits);
+  auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows,
+                                                                   shape_class(s.layer, shape_), access, s.limits);
+  // For tests, which want every kernel on layers of every size: panels before all else, where they can serve.
+  if (std::getenv("TCONV_PREFER_PANELS"))
+    std::stable_partition(choices.begin(), choices.end(),
+                          [](const TileChoice& choice) { return choice.config.panel_columns > 0; });
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;

@@ -225,7 +225,7 @@ const char* host_of(const Layer& layer, const KernelRequest& request) {
     refuse(layer, "it is served by the kernel family '" + family +
                       "', because its taps reach too far for a tile of any other");
   if (family == "generic") return "run_generic.cu.in";
-  if (family == "implicit_gemm" || family == "warpgroup_gemm") return "run_gemm.cu.in";
+  if (family == "implicit_gemm" || family == "warpgroup_gemm" || family == "panel_gemm") return "run_gemm.cu.in";
   if (family == "direct_rows") return "run_direct.cu.in";
   refuse(layer, "it is served by the kernel family '" + family + "', for which there is no exported form");
 }

@@ -80,11 +80,11 @@ TEST(AheadOfTime, DepthwiseLayersHaveTheirOwnKernel) {
 TEST(AheadOfTime, HopperInstructionsStayOnHopper) {
   Layer layer = layer_1d(128, 128, 3, 1);
   layer.precision = Precision::tf32;
-  EXPECT_TRUE(any_has(kernels_of(layer, 8, {65536}, absent_device("sm_90a")), "warpgroup_gemm.cuh"));
+  EXPECT_TRUE(any_has(kernels_of(layer, 8, {65536}, absent_device("sm_90a")), "panel_gemm.cuh"));
   for (const std::string& architecture : known_architectures())
     if (architecture != "sm_90a") {
-      EXPECT_FALSE(any_has(kernels_of(layer, 8, {65536}, absent_device(architecture)), "warpgroup"))
-          << architecture;
+      for (const char* const header : {"warpgroup_gemm.cuh", "panel_gemm.cuh"})
+        EXPECT_FALSE(any_has(kernels_of(layer, 8, {65536}, absent_device(architecture)), header)) << architecture;
     }
 }
 

@@ -103,6 +103,22 @@ TEST(DirectLaunch, LanesRunOverChannelsWhereTheyAreContiguous) {
   EXPECT_EQ(access.y_vector, 2);  // rows of 30 floats
 }
 
+TEST(DirectLaunch, OutputsThatLieApartAreStaged) {
+  Layer layer;
+  layer.dims = 1, layer.in_channels = layer.out_channels = layer.groups = 38;
+  layer.kernel = {3};
+  const Geometry g = geometry_of(layer);
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
+    Tensor x, y;
+    x.rank = y.rank = 5, x.dtype = y.dtype = dtype;
+    x.sizes = {3, 38, 1, 1, 349}, x.strides = {38 * 349, 349, 349, 349, 1};
+    y.sizes = {3, 38, 1, 1, 351}, y.strides = {2 * 38 * 351, 2 * 351, 2 * 351, 2 * 351, 2};
+    const auto config = direct_config(g, dtype, direct_access(g, x, y));
+    ASSERT_TRUE(config);
+    EXPECT_TRUE(config->staged) << to_string(dtype);
+  }
+}
+
 TEST(DirectLaunch, LayersOfTooManyPhasesAreLeftToTheGenericKernel) {
   Layer layer;
   layer.dims = 1, layer.in_channels = layer.out_channels = layer.groups = 8;

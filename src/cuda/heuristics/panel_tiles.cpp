@@ -16,21 +16,22 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 22.6;
-constexpr double memory_bytes_per_cycle = 12.2;
-constexpr double ragged_bytes = 83;     // what a run's two partial sectors cost
-constexpr double group_latency = 96;    // a barrier, descriptors made uniform
-constexpr double chunk_latency = 170;   // a barrier
-constexpr double fill_latency = 1770;   // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 1990;   // its place and its runs worked out
-constexpr double pass_latency = 632;    // of the epilogue
-constexpr double issue_cycles = 4.65;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6640;
-constexpr double flat_instructions = 15.8;     // for an output of flat products, staged and stored by itself
-constexpr double run_instructions = 179;     // for a run of flat products
-constexpr double shared_rate = 0.944;         // of 128 bytes a cycle
-constexpr double put_instructions = 12.6;     // for each position and four words
-constexpr double overlap_lost = 0.304;  // of what teams could hide of each other
+constexpr double l2_bytes_per_cycle = 20.9;
+constexpr double weight_share = 0.771;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 11.4;
+constexpr double ragged_bytes = 105;   // what a run's two partial sectors cost
+constexpr double group_latency = 145;  // a barrier, descriptors made uniform
+constexpr double chunk_latency = 187;  // a barrier
+constexpr double fill_latency = 1780;  // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 2280;  // its place and its runs worked out
+constexpr double pass_latency = 671;   // of the epilogue
+constexpr double issue_cycles = 3.48;  // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6980;
+constexpr double flat_instructions = 45.8;  // for an output of flat products, staged and stored by itself
+constexpr double run_instructions = 60.2;   // for a run of flat products
+constexpr double shared_rate = 0.909;       // of 128 bytes a cycle
+constexpr double put_instructions = 19.8;   // for each position and four words
+constexpr double overlap_lost = 0.304;      // of what teams could hide of each other
 
 struct Steps {
   int total = 0, types = 0, common = 0;
@@ -52,10 +53,12 @@ int panel_positions(const GemmConfig& c) {
 
 bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   const int shared = device::panel_shared_bytes(c);
-  const int sums = (panel_positions(c) + (c.math == Math::fp32 ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
+  const int sums =
+      (panel_positions(c) + (c.math == Math::fp32 ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
   return shared <= limits.shared_per_block &&
          c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
-         device::loading_registers(c) <= device::entry_registers(c) && sums + (c.loading_warpgroups == 2 ? 52 : 60) <= device::multiplying_registers(c) &&
+         device::loading_registers(c) <= device::entry_registers(c) &&
+         sums + (c.loading_warpgroups == 2 ? 52 : 60) <= device::multiplying_registers(c) &&
          device::entry_registers(c) >= c.panel_columns / 2 + 32 &&  // the assembler wants room for a product
          device::panel_run_stride(c) < 1 << 16;
 }
@@ -103,7 +106,8 @@ void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<Ge
     return all;
   };
   for (const int h : sizes(std::min(positions.h, 64)))
-    for (const int d : h == positions.h ? sizes(std::min(positions.d, 16)) : std::set<int>{1, std::min(2, positions.d)}) {
+    for (const int d :
+         h == positions.h ? sizes(std::min(positions.d, 16)) : std::set<int>{1, std::min(2, positions.d)}) {
       consider(1, d, h);
       if (h < positions.h || d < positions.d) continue;
       for (int images = 2; images <= std::min<int64_t>(batch, 64); ++images) consider(images, d, h);
@@ -135,7 +139,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
   const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double l2 = weight_bytes + x_words * 4 + stored;
+  const double l2 = weight_bytes * weight_share + x_words * 4 + stored;
   const double memory = stored + x_unique;
   const double resources =
       std::max({tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) / types;
@@ -147,9 +151,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       types * panel_positions(c) / 2.0 * (c.panel_flat ? flat_instructions : 1.5) * c.stride.w / c.width_phases;
   const double vectors =
       types * outputs / 128 * (c.panel_flat ? flat_instructions : 14.0 / device::store_vector(c));
-  const double described = !c.panel_flat ? 0
-                                         : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) *
-                                               run_instructions;
+  const double described =
+      !c.panel_flat
+          ? 0
+          : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) * run_instructions;
   const double epilogue = passes * pass_latency + (staged + vectors + described) * issue_cycles;
   const double adding = c.math == Math::fp32 ? steps.total * chunks * tiles * (60 + c.panel_columns / 2.0) : 0;
   const double chain =
@@ -178,7 +183,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
                                           const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
-  if (rows.rows() > device::panel_rows || !layer.y_rows || layer.x_channels_last || 8 % layer.width_phases != 0) return choices;
+  if (rows.rows() > device::panel_rows || !layer.y_rows || layer.x_channels_last || 8 % layer.width_phases != 0)
+    return choices;
   const Steps steps(rows);
   const int64_t blocks = int64_t(layer.types) * layer.channel_blocks * layer.groups;
   bool equal = true;
@@ -186,7 +192,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
 
   const auto consider = [&](GemmConfig c) {
     // Slots as there is room for, of panels first.
-    for (const auto& [warpgroups, buffers] : {std::pair(1, 1), std::pair(1, 2), std::pair(2, 1), std::pair(2, 2)}) {
+    for (const auto& [warpgroups, buffers] :
+         {std::pair(1, 1), std::pair(1, 2), std::pair(2, 1), std::pair(2, 2)}) {
       c.loading_warpgroups = warpgroups, c.fill_buffers = buffers;
       bool found = false;
       for (c.panel_stages = 4; c.panel_stages >= 2 && !found; --c.panel_stages)
@@ -228,8 +235,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;
-      if (window > 1 &&
-          (box.panel_flat || positions.w <= box.box.w || device::box_advance(box) * 2 <= box.box.w))
+      if (window > 1 && (box.panel_flat || positions.w <= box.box.w || device::box_advance(box) * 2 <= box.box.w))
         continue;
       for (const int octets : {4, 2, 1}) {
         if (octets > 1 && device::octets_of(c) % octets != 0) continue;

@@ -14,20 +14,21 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-// Fitted to the times of 1,300 tiles of 27 benchmark and 40 random layers on an H200, those of panel_tiles.cpp with them.
-constexpr double l2_bytes_per_cycle = 37.5;
-constexpr double memory_bytes_per_cycle = 20;
-constexpr double ragged_bytes = 40;    // what a run's two partial sectors cost
-constexpr double run_cycles = 6.54;     // set-up of a stored run
+// Fitted to the times of 1,300 tiles of 27 benchmark and 40 random layers on an H200, those of panel_tiles.cpp
+// with them.
+constexpr double l2_bytes_per_cycle = 28.2;
+constexpr double memory_bytes_per_cycle = 15.7;
+constexpr double ragged_bytes = 40.1;  // what a run's two partial sectors cost
+constexpr double run_cycles = 9.1;     // set-up of a stored run
 constexpr double batch_latency = 128;  // operands read, first product of a batch
-constexpr double slab_latency = 58;    // a barrier
-constexpr double tile_latency = 4490;  // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 807;   // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 3.06;   // of a warp, for an instruction of the epilogue
-constexpr double divided = 1.78;          // staging, where eight rows are not whole lines and places take a division
-constexpr double load_latency = 2660;  // from the request of a slot to its use, under load
-constexpr double launch_latency = 6050;
-constexpr double overlap_lost = 0.625;  // of what teams could hide of each other
+constexpr double slab_latency = 70;    // a barrier
+constexpr double tile_latency = 4150;  // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 576;   // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.05;  // of a warp, for an instruction of the epilogue
+constexpr double divided = 2.67;       // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 887;   // from the request of a slot to its use, under load
+constexpr double launch_latency = 5520;
+constexpr double overlap_lost = 0.628;  // of what teams could hide of each other
 
 /// Steps of all types, of the types that have any, and whether they all have the same.
 struct Steps {
@@ -116,7 +117,10 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   // Few rows read positions from shared memory for few products, and short sums are soon stored: there the general
   // kernel, all of whose warps store, is ahead.
   const double depth = double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
-  return rows.rows() > 16 && depth >= 24;
+  // Long sums in fp32 are more accurate here: the general kernel adds eight products at a time, and each addition
+  // rounds.
+  const bool long_sums = math == Math::fp32 && depth >= 1024;
+  return rows.rows() >= (long_sums ? 16 : 17) && depth >= 24;
 }
 
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
@@ -159,9 +163,10 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   // Sums staged, runs described by a thread each, vectors stored by a thread each.
   const double described = ceil_div(device::stage_lines(c) * device::box_rows(c), 128) * passes;
   const double stored_vectors = runs * device::run_stride(c) / device::store_vector(c) / 128;
-  const double staging = (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) * (8 % c.width_phases ? divided * tiles64 : 1);
-  const double instructions = types * tiles64 * c.rows / 2 * staging +
-                              (c.y_rows ? described * 90 + stored_vectors * 16 : 0);
+  const double staging =
+      (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) * (8 % c.width_phases ? divided * tiles64 : 1);
+  const double instructions =
+      types * tiles64 * c.rows / 2 * staging + (c.y_rows ? described * 90 + stored_vectors * 16 : 0);
   const double epilogue = passes * pass_latency * (c.stage_buffers == 2 ? 0.6 : 1) + instructions * issue_cycles;
   const double chain = (tensor + batches * batch_latency + slabs * slab_latency + epilogue) / types + tile_latency;
   // Loads of a team: what it has under way arrives one latency later.

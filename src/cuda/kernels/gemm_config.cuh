@@ -187,6 +187,12 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+/// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
+/// parts, since each addition rounds.
+constexpr bool short_sums(const GemmConfig& c) {
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
+}
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
 /// (fp32 splits operands, and takes one.)
 constexpr int batch_steps_of(const GemmConfig& c) {

@@ -299,7 +299,9 @@ struct PanelGemm {
                                   Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(type);
     const int entry = Tables::first_entry(type);
-    clear(sum);
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the group.
+    constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
+    if constexpr (!one_group) clear(sum);
     if (steps == 0) return;
     bool first = true, released = false;
     auto used_weights = weights.next;
@@ -328,7 +330,8 @@ struct PanelGemm {
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
               Wgmma::multiply(sum[t], further(w, o * octet_bytes + s * step_bytes),
-                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16), true);
+                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
+                              !one_group || s + o > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
@@ -386,8 +389,8 @@ struct PanelGemm {
     }
   }
 
-  /// Steps that the tensor core sums: two or three octets.
-  static constexpr int part_steps = octets > 1 ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+  /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {

@@ -25,7 +25,7 @@ struct Tile {
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = C.types == 1 ? 0 : block % C.types, block /= C.types;
+    t.type = block % C.types, block /= C.types;
     t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);

@@ -357,7 +357,7 @@ struct WarpgroupGemm {
     /// addition rounds.
     __device__ void multiply_split(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
                                    int count) {
-      constexpr int steps_together = max_of(1, 2 / octets);
+      constexpr int steps_together = short_sums(C) ? 1 : max_of(1, 2 / octets);
 #pragma unroll 1
       for (int first = 0; first < count; first += steps_together) {
         float part[position_tiles][registers];

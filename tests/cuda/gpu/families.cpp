@@ -93,13 +93,12 @@ int families() {
   if (hopper) missing.insert({"warpgroup_gemm", "panel_gemm"});
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
-  // The portable kernels first: on Hopper they would stand back behind those for wgmma.
-  for (const bool portable : {true, false}) {
-    if (!portable && !hopper) continue;
-    if (portable)
-      setenv("TCONV_NO_WGMMA", "1", 1);
-    else
-      unsetenv("TCONV_NO_WGMMA");
+  // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
+  // the choice for layers larger than these.
+  for (const char* const asked : {"TCONV_NO_WGMMA", "TCONV_PREFER_PANELS", ""}) {
+    if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
+    unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS");
+    if (*asked) setenv(asked, "1", 1);
     in_parallel(int(all.size()),
                 [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });
     for (const Case& c : all) failures += check(tools, c, touched), ++count;

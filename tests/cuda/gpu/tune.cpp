@@ -21,7 +21,9 @@ namespace {
 std::vector<cli::Problem> random_problems(int count, unsigned seed) {
   std::mt19937 rng(seed);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
-  const auto one_of = [&](std::initializer_list<int> values) { return values.begin()[pick(0, int(values.size()) - 1)]; };
+  const auto one_of = [&](std::initializer_list<int> values) {
+    return values.begin()[pick(0, int(values.size()) - 1)];
+  };
   std::vector<cli::Problem> problems;
   while (int(problems.size()) < count) {
     cli::Problem p;
@@ -99,8 +101,8 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
       const auto& c = choice.config;
       std::string kind;
       for (const int part :
-           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm, c.panel_columns,
-            c.chunk_words, c.fill_buffers, c.loading_warpgroups})
+           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm,
+            c.panel_columns, c.chunk_words, c.fill_buffers, c.loading_warpgroups})
         kind += std::to_string(part) + ".";
       Taken& t = taken[c.panel_columns > 0];
       if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
@@ -163,7 +165,8 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     j.best = j.best == 0 ? ms : std::min(j.best, ms);
   }
   double loss = 0, worst = 1;
-  for (const auto& [name, j] : judged) loss += std::log(j.chosen / j.best), worst = std::max(worst, j.chosen / j.best);
+  for (const auto& [name, j] : judged)
+    loss += std::log(j.chosen / j.best), worst = std::max(worst, j.chosen / j.best);
   std::printf("%zu layers: the tile chosen takes %.3f times the best one timed by geometric mean, %.2f at worst\n",
               judged.size(), std::exp(loss / double(std::max<std::size_t>(1, judged.size()))), worst);
   return 0;
