@@ -44,7 +44,7 @@ def get_limit() -> int:
 
 
 def set_limit(bytes: int) -> None:
-    """Sets how many bytes may wait, and returns those beyond. Results larger than that are PyTorch's to allocate."""
+    """Sets how many bytes may wait, and returns those beyond. PyTorch allocates what is larger than that."""
     if bytes < 0:
         raise ValueError(f"the limit of kept memory must not be negative, got {bytes}")
     OPERATOR_LIBRARY.tconv_torch_set_kept_limit(min(bytes, 2**63 - 1))
