@@ -14,7 +14,7 @@ constexpr double cycles_per_multiply_add = 0.5;  // of a vector
 constexpr double contiguous_element = 0.5;       // moved between a tensor and a tile
 constexpr double transposed_element = 1.0;  // the same, where the tile's innermost dimension is not the tensor's
 constexpr double scattered_element = 2.0;   // the same, and too far apart for vectors
-constexpr double row_start = 15;            // a row of a tensor begins on a line, and often a page, of its own
+constexpr double row_start = 45;            // a row of a tensor begins on a line, and often a page, of its own
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
