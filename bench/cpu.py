@@ -8,8 +8,8 @@ Run it with a Python that has PyTorch and tconv (``make bench-cpu`` sets one up)
     python bench/cpu.py --json bench/results/cpu.json
 
 tconv is timed twice. As a library: through its C ABI, into memory the caller keeps, the weight packed once for
-forward and in every run for backward. And as PyTorch's operator replaced: through the front end, which like
-PyTorch's own operator takes fresh memory for every result, and pays for the system's clearing it.
+forward and in every run for backward. And as PyTorch's operator replaced: through the front end, a new tensor for
+every result, in memory that the front end keeps between them (TCONV_CPU_KEPT_MIB=0: fresh memory, like PyTorch's).
 
 All run in one process, in turns, on the same tensors and threads. The batch of a problem is cut so that one run
 takes about a second. The floor is the larger of bytes over the copy rate and FLOPs over the sgemm rate, both

@@ -1,5 +1,4 @@
-// CPU tensors: tconv's CPU engine on PyTorch's threads and PyTorch's memory.
-#include <sys/mman.h>
+// CPU tensors: tconv's CPU engine on PyTorch's threads.
 #include <torch/csrc/stable/ops.h>
 
 #include "executor.hpp"
@@ -11,28 +10,6 @@ namespace tconv::pytorch::cpu {
 namespace {
 
 using std::int64_t;
-
-/// Asks for huge pages under a large new tensor. PyTorch's allocator takes it fresh from the system each time, and
-/// touching it page by page for the first time can cost more than the layer.
-void prefer_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {
-#ifdef MADV_HUGEPAGE
-  constexpr std::uintptr_t huge_page = 2 << 20;
-  constexpr int64_t large = 32 << 20;
-  if (bytes < large) return;
-  const auto begin = reinterpret_cast<std::uintptr_t>(data);
-  const std::uintptr_t first = (begin + huge_page - 1) / huge_page * huge_page;
-  const std::uintptr_t last = (begin + static_cast<std::uintptr_t>(bytes)) / huge_page * huge_page;
-  madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // a wish: nothing depends on it
-#endif
-}
-
-/// An uninitialised tensor [outer, channels, spatial…] of the kind of `like`.
-TorchTensor empty(const TorchTensor& like, int64_t outer, int64_t channels, int dims, const Extents& spatial,
-                  bool channels_last) {
-  const TorchTensor tensor = new_activation(like, outer, channels, dims, spatial, channels_last);
-  prefer_huge_pages(tensor.mutable_data_ptr(), tensor.numel() * static_cast<int64_t>(tensor.element_size()));
-  return tensor;
-}
 
 /// Calls run(options) with the threads and the workspace a pass can use.
 template <class Run>
@@ -62,9 +39,15 @@ TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, 
   const auto prepared = prepare_forward(input, weight, bias, geometry, groups, Precision::fp32);
   const Problem& problem = prepared->problem;
   const Binding& binding = prepared->binding;
+<<<<<<< HEAD
   const TorchTensor output = empty(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
                                    problem.output, is_channels_last(input) || is_channels_last(weight));
   if (problem.is_empty()) return output;
+=======
+  const TorchTensor output = new_activation(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
+                                            problem.output, is_channels_last(input) || is_channels_last(weight));
+  if (problem.batch == 0) return output;
+>>>>>>> cpu-front
   const ConstTensor bias_view = bias ? view(*bias) : ConstTensor();
   with_resources(binding, Pass::forward, input, [&](const RunOptions& options) {
     binding.forward(view(input), view(weight), bias ? &bias_view : nullptr, mutable_view(output), options);
@@ -77,9 +60,16 @@ TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const Torc
   const auto prepared = prepare_grad_input(grad_output, weight, geometry, groups, Precision::fp32);
   const Problem& problem = prepared->problem;
   const Binding& binding = prepared->binding;
+<<<<<<< HEAD
   TorchTensor grad_input = empty(grad_output, problem.batch, problem.layer.in_channels, problem.layer.dims,
                                  problem.input, is_channels_last(grad_output) || is_channels_last(weight));
   if (problem.is_empty()) return torch::stable::zero_(grad_input);
+=======
+  const TorchTensor grad_input =
+      new_activation(grad_output, problem.batch, problem.layer.in_channels, problem.layer.dims, problem.input,
+                     is_channels_last(grad_output) || is_channels_last(weight));
+  if (problem.batch == 0) return grad_input;
+>>>>>>> cpu-front
   with_resources(binding, Pass::grad_input, grad_output, [&](const RunOptions& options) {
     binding.grad_input(view(grad_output), view(weight), mutable_view(grad_input), options);
   });
@@ -93,9 +83,15 @@ TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTens
   const Problem& problem = prepared->problem;
   const Binding& binding = prepared->binding;
   const Layer& layer = problem.layer;
+<<<<<<< HEAD
   TorchTensor grad_weight = empty(input, layer.in_channels, layer.out_channels / layer.groups, layer.dims,
                                   layer.kernel, is_channels_last(input) || is_channels_last(grad_output));
   if (problem.is_empty()) return torch::stable::zero_(grad_weight);
+=======
+  TorchTensor grad_weight = new_activation(input, layer.in_channels, layer.out_channels / layer.groups, layer.dims,
+                                           layer.kernel, is_channels_last(input) || is_channels_last(grad_output));
+  if (problem.batch == 0) return torch::stable::zero_(grad_weight);
+>>>>>>> cpu-front
   with_resources(binding, Pass::grad_weight, input, [&](const RunOptions& options) {
     binding.grad_weight(view(input), view(grad_output), mutable_view(grad_weight), options);
   });

@@ -1,4 +1,5 @@
-// New tensors from PyTorch's allocators, in PyTorch's memory formats.
+// New tensors in PyTorch's memory formats: from PyTorch's allocators, large ones on the CPU in kept_memory.hpp's
+// blocks.
 #pragma once
 
 #include "tensor_view.hpp"
@@ -12,7 +13,7 @@ TorchTensor new_activation(const TorchTensor& like, std::int64_t outer, std::int
 /// An uninitialised vector with the dtype of `like`, on its device.
 TorchTensor new_vector(const TorchTensor& like, std::int64_t elements);
 
-/// Uninitialised memory on the device of `like`, where PyTorch counts it.
+/// Uninitialised memory on the device of `like`.
 TorchTensor new_bytes(const TorchTensor& like, std::int64_t bytes);
 
 }  // namespace tconv::pytorch

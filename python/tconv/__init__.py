@@ -11,7 +11,7 @@ All of them take what PyTorch's own take and give what PyTorch's own give, gradi
 
 from importlib.metadata import PackageNotFoundError, version
 
-from . import _autocast, _fake, _flops, _vmap, nn
+from . import _autocast, _fake, _flops, _vmap, cpu_memory, nn
 from .convert import Report, convert, revert
 from .export import export
 from .freeze import freeze, unfreeze
@@ -23,6 +23,7 @@ __all__ = [
     "conv_transpose2d",
     "conv_transpose3d",
     "convert",
+    "cpu_memory",
     "export",
     "freeze",
     "nn",

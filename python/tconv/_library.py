@@ -54,7 +54,8 @@ run_backward = torch.ops.tconv._conv_transpose_backward.default._op
 
 # No operator: it is called when tickets are collected, at any moment, and must not be seen by whatever is
 # tracing operators at that moment.
-forget_packed = ctypes.CDLL(str(_LIBRARY)).tconv_torch_forget_packed
+OPERATOR_LIBRARY = ctypes.CDLL(str(_LIBRARY))
+forget_packed = OPERATOR_LIBRARY.tconv_torch_forget_packed
 """Lets go of the packed weights kept under a ticket's number; returns how many there were."""
 forget_packed.argtypes = [ctypes.c_int64]
 forget_packed.restype = ctypes.c_int64

@@ -236,8 +236,9 @@ bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::s
       kernels.load_rows(tensor.dtype, source, plan.stride[2], step, plan.valid(2), from - begin, to - from,
                         end - to, tile + int64_t(i) * plane_pitch + at + begin, tiling.pitch[2]);
     };
-    // Of two phases, each is picked out as fast as both are separated.
-    if (step == 2 || whole_begin == whole_end) {
+    // Of two phases each is picked out about as fast as both are separated, and rims are calls of their own.
+    const bool whole = whole_begin == 0 && whole_end == extent;
+    if (whole_begin == whole_end || (step == 2 && !whole)) {
       for (std::size_t i = 0; i < planes.size(); ++i) part(i, 0, extent);
       return;
     }

@@ -32,8 +32,24 @@ struct Store {
   const int64_t element = int64_t(size_of(target.dtype));
   const bool same_type = target.dtype == (sizeof(Compute) == 8 ? DType::f64 : DType::f32);
 
+  // What all rows of the box have in common: the positions they own, and the q whose phases are all among them.
+  const int64_t step = stepping.step[2];
+  const int64_t q_begin = box.begin[3], q_count = box.extent[3];
+  const Range owned_width = owned(stepping, 2, q_begin, q_count, target.sizes[4]);
+  const int64_t whole_begin = whole_from();
+  const int64_t whole_end = whole_to();
+
   mutable int64_t filled_for = -1;  // the channel whose bias the row buffer holds
   mutable PendingStream<Compute> pending{};
+
+  int64_t whole_from() const {
+    const Range first = phase_range(0, step, stepping.padding[2], target.sizes[4]);
+    return std::clamp<int64_t>(first.begin - q_begin, 0, q_count);
+  }
+  int64_t whole_to() const {
+    const Range last = phase_range(step - 1, step, stepping.padding[2], target.sizes[4]);
+    return std::clamp<int64_t>(last.end - q_begin, whole_begin, q_count);
+  }
 
   Compute bias(int64_t channel) const { return tile.bias ? tile.bias[channel] : Compute(0); }
 
@@ -57,19 +73,19 @@ struct Store {
 
 template <class Compute>
 void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out) const {
-  const int64_t step = stepping.step[2], padding = stepping.padding[2];
-  const int64_t q_begin = box.begin[3], q_count = box.extent[3];
-  const Range o = owned(stepping, 2, q_begin, q_count, target.sizes[4]);
+  const Range o = owned_width;
   if (o.size() == 0) return;
-  const int64_t o_first = q_begin * step - padding;  // of the box, before clipping
+  const int64_t o_first = q_begin * step - stepping.padding[2];  // of the box, before clipping
   out += o.begin * element;
 
-  Compute* filled = tile.row_buffer;            // the bias, for phases without taps
-  Compute* merged = tile.row_buffer + q_count;  // interleaved, before clipping and conversion
-  if (outer_phase[0] < 0 || outer_phase[1] < 0) {
-    std::fill_n(merged, o.size(), bias(channel));
-    return write(merged, o.size(), out);
+  Compute* filled = tile.row_buffer;                   // a row of bias, for phases without taps
+  Compute* merged = tile.row_buffer + q_count * step;  // interleaved, before clipping and conversion
+  const bool no_taps = outer_phase[0] < 0 || outer_phase[1] < 0;
+  if ((no_taps || int64_t(slots.r(2).size()) < step) && (filled_for < 0 || bias(filled_for) != bias(channel))) {
+    std::fill_n(filled, q_count * step, bias(channel));
+    filled_for = channel;
   }
+  if (no_taps) return write(filled, o.size(), out);
 
   const auto sums_of = [&](int width_phase) {
     const int64_t slot = slots.slot(outer_phase[0], outer_phase[1], width_phase);
@@ -77,10 +93,6 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
   };
   const std::vector<int64_t>& r = slots.r(2);
   const Compute* sources[largest_interleave];
-  if (int64_t(r.size()) < step && (filled_for < 0 || bias(filled_for) != bias(channel))) {
-    std::fill_n(filled, q_count, bias(channel));
-    filled_for = channel;
-  }
   std::fill_n(sources, step, filled);
   for (std::size_t i = 0; i < r.size(); ++i) sources[r[i]] = sums_of(int(i));
 
@@ -91,10 +103,6 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
   }
   // The same type: whole q go straight to the tensor, the clipped ones at the ends one by one.
   Compute* to = reinterpret_cast<Compute*>(out) - o.begin;
-  const int64_t whole_begin =
-      std::clamp<int64_t>(phase_range(0, step, padding, target.sizes[4]).begin - q_begin, 0, q_count);
-  const int64_t whole_end = std::clamp<int64_t>(
-      phase_range(step - 1, step, padding, target.sizes[4]).end - q_begin, whole_begin, q_count);
   const auto clipped = [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j)
       for (int64_t phase = 0; phase < step; ++phase) {
@@ -253,7 +261,7 @@ int PhaseSlots::index(int d, int64_t r) const {
 }
 
 int64_t row_buffer_elements(const Stepping& stepping, const Tiling& tiling) {
-  return tiling.extent[3] * (std::min(stepping.step[2], largest_interleave) + 1);
+  return tiling.extent[3] * std::min(stepping.step[2], largest_interleave) * 2;
 }
 
 template <class Compute>

@@ -14,7 +14,9 @@ constexpr double cycles_per_multiply_add = 0.5;  // of a vector
 constexpr double contiguous_element = 0.5;       // moved between a tensor and a tile
 constexpr double transposed_element = 1.0;  // the same, where the tile's innermost dimension is not the tensor's
 constexpr double scattered_element = 2.0;   // the same, and too far apart for vectors
-constexpr double row_start = 15;            // a row of a tensor begins on a line, and often a page, of its own
+constexpr double row_start = 15;            // a row of a tensor begins on a line of its own
+constexpr double piece_start = 30;          // rows that do not follow each other begin on a page of their own
+constexpr int64_t page_positions = 256;     // of a plane; four planes of floats are a page
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -71,10 +73,13 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
   const int width = transposed ? 2 : 3;
   const double source_rows = widened / double(real_extent(width)) * costs.source_elements;
   const double sum_rows = positions / double(t.extent[width]) * costs.sum_rows;
+  const bool together = t.extent[width] == t.count[width] || grid.real[2] * grid.real[3] <= page_positions;
+  const double source_pieces = together ? source_rows / double(real_extent(width - 1)) : source_rows;
+  const double sum_pieces = together ? sum_rows / double(t.extent[width - 1]) : sum_rows;
   const double total = double(t.run_count) * (per_run + double(calls) * kernel_call) +
                        widened * costs.source_elements * moved(costs.source_is_strided) +
                        positions * costs.sum_elements * moved(costs.sums_are_strided) +
-                       row_start * (source_rows + sum_rows);
+                       row_start * (source_rows + sum_rows) + piece_start * (source_pieces + sum_pieces);
   return total / positions;
 }
 

@@ -159,7 +159,7 @@ TYPED_TEST(Rows, TransposesBothWays) {
 }
 
 TYPED_TEST(Rows, InterleaveMergesPhases) {
-  for (std::int64_t step = 1; step <= 9; ++step)
+  for (std::int64_t step = 1; step <= 18; ++step)
     for (std::int64_t count = 0; count <= 40; ++count) {
       std::vector<std::vector<TypeParam>> rows(static_cast<std::size_t>(step));
       std::vector<const TypeParam*> pointers;

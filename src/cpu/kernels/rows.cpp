@@ -194,9 +194,24 @@ HWY_INLINE void SplitPhases(const float* source, std::int64_t step, std::int64_t
                             std::int64_t offset) {
   std::int64_t r = 0, j = 0;
 #if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<float> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  if (step == 2) {
+    for (; j + lanes <= count; j += lanes) {
+      const auto a = hn::LoadU(d, source + 2 * j), b = hn::LoadU(d, source + 2 * j + lanes);
+      hn::StoreU(hn::ConcatEven(d, b, a), d, targets[0] + offset + j);
+      hn::StoreU(hn::ConcatOdd(d, b, a), d, targets[1] + offset + j);
+    }
+    if (j < count) {
+      const std::int64_t left = 2 * (count - j);
+      const auto a = LoadFirst(d, source + 2 * j, left), b = LoadFirst(d, source + 2 * j + lanes, left - lanes);
+      const auto rest = hn::FirstN(d, std::size_t(count - j));
+      hn::BlendedStore(hn::ConcatEven(d, b, a), rest, d, targets[0] + offset + j);
+      hn::BlendedStore(hn::ConcatOdd(d, b, a), rest, d, targets[1] + offset + j);
+    }
+    return;
+  }
   if (step == 3) {
-    const hn::ScalableTag<float> d;
-    const std::int64_t lanes = hn::Lanes(d);
     for (; j + lanes <= count; j += lanes) {
       hn::Vec<decltype(d)> a, b, c;
       hn::LoadInterleaved3(d, source + j * step, a, b, c);
@@ -221,7 +236,7 @@ void LoadPhases(DType dtype, const void* source, std::int64_t row_stride, std::i
                 std::int64_t count, Compute* const* targets, std::int64_t tile_pitch) {
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    bool all = step > 2;  // of two phases, each is picked out as fast as both are separated
+    bool all = true;
     for (std::int64_t r = 0; r < step; ++r) all = all && targets[r] != nullptr;
     for (std::int64_t row = 0; row < rows; ++row) {
       const Storage* from = static_cast<const Storage*>(source) + row * row_stride;
@@ -311,6 +326,7 @@ void StoreTransposed(DType dtype, const Compute* tile, std::int64_t tile_pitch, 
   });
 }
 
+/// The compiler makes vectors of it, for some steps as good ones as can be.
 template <int step, class Compute>
 HWY_INLINE void InterleaveScalar(const Compute* const* rows, std::int64_t begin, std::int64_t end,
                                  Compute* target) {
@@ -336,6 +352,41 @@ HWY_INLINE void InterleaveVector(const Compute* const* rows, std::int64_t count,
   InterleaveScalar<step>(rows, j, count, target);
 }
 
+/// Any number of rows: four of them at a time are transposed, four elements of each, and what is left over goes
+/// one by one.
+template <class Compute>
+HWY_INLINE void InterleaveMany(const Compute* const* rows, std::int64_t step, std::int64_t count,
+                               Compute* HWY_RESTRICT target) {
+  std::int64_t r = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (std::is_same_v<Compute, float>) {
+    const hn::FixedTag<float, 4> d;
+    const hn::FixedTag<double, 2> pairs;
+    const std::int64_t whole = count / 4 * 4;
+    for (; r + 4 <= step; r += 4) {
+      const float *a = rows[r], *b = rows[r + 1], *c = rows[r + 2], *e = rows[r + 3];
+      float* to = target + r;
+      for (std::int64_t j = 0; j < whole; j += 4, to += 4 * step) {
+        const auto va = hn::LoadU(d, a + j), vb = hn::LoadU(d, b + j), vc = hn::LoadU(d, c + j),
+                   ve = hn::LoadU(d, e + j);
+        const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, va, vb)),
+                   ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, va, vb));
+        const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, vc, ve)),
+                   ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, vc, ve));
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low)), d, to);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low)), d, to + step);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, to + 2 * step);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, to + 3 * step);
+      }
+      for (std::int64_t j = whole; j < count; ++j)
+        for (int k = 0; k < 4; ++k) target[j * step + r + k] = rows[r + k][j];
+    }
+  }
+#endif
+  for (std::int64_t j = 0; j < count; ++j)
+    for (std::int64_t rest = r; rest < step; ++rest) target[j * step + rest] = rows[rest][j];
+}
+
 template <class Compute>
 void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target) {
   switch (step) {
@@ -355,8 +406,7 @@ void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t coun
     case 8:
       return InterleaveScalar<8>(rows, 0, count, target);
     default:
-      for (std::int64_t j = 0; j < count; ++j)
-        for (std::int64_t r = 0; r < step; ++r) target[j * step + r] = rows[r][j];
+      return InterleaveMany(rows, step, count, target);
   }
 }
 
