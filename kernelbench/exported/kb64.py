@@ -221,6 +221,12 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+/// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
+/// parts, since each addition rounds.
+constexpr bool short_sums(const GemmConfig& c) {
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
+}
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
 /// (fp32 splits operands, and takes one.)
 constexpr int batch_steps_of(const GemmConfig& c) {
@@ -542,17 +548,21 @@ struct Tile {
 
   static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
 
-  /// Row blocks run fastest: they share the box.
+  /// Row blocks run fastest: they share the box. They begin with another one in every round of the grid: types differ
+  /// in their steps, and where the grid is a multiple of their number, the same workers would always have the longest.
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = blocks(C);
-    return decode<C>(p, index % count, index / count);
+    const int box = index / count;
+    int block = index % count;
+    if constexpr (C.types > 1) block = (block + box / max(int(gridDim.x) * max_of(C.teams, 1) / count, 1)) % count;
+    return decode<C>(p, block, box);
   }
 
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = C.types == 1 ? 0 : block % C.types, block /= C.types;
+    t.type = block % C.types, block /= C.types;
     t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
@@ -2478,7 +2488,9 @@ struct PanelGemm {
                                   Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(type);
     const int entry = Tables::first_entry(type);
-    clear(sum);
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the group.
+    constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
+    if constexpr (!one_group) clear(sum);
     if (steps == 0) return;
     bool first = true, released = false;
     auto used_weights = weights.next;
@@ -2507,7 +2519,8 @@ struct PanelGemm {
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
               Wgmma::multiply(sum[t], further(w, o * octet_bytes + s * step_bytes),
-                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16), true);
+                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
+                              !one_group || s + o > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
@@ -2565,8 +2578,8 @@ struct PanelGemm {
     }
   }
 
-  /// Steps that the tensor core sums: two or three octets.
-  static constexpr int part_steps = octets > 1 ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+  /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
@@ -2793,11 +2806,11 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
@@ -3015,11 +3028,11 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
@@ -3067,32 +3080,32 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     15u, 15u, 15u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -3121,32 +3134,32 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     15u, 15u, 15u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -3302,7 +3315,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_e27d7854c77b_sm{architecture}",
+        name=f"tconv_kb64_80f8bd12313c_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -221,6 +221,12 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+/// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
+/// parts, since each addition rounds.
+constexpr bool short_sums(const GemmConfig& c) {
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
+}
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
 /// (fp32 splits operands, and takes one.)
 constexpr int batch_steps_of(const GemmConfig& c) {
@@ -542,17 +548,21 @@ struct Tile {
 
   static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
 
-  /// Row blocks run fastest: they share the box.
+  /// Row blocks run fastest: they share the box. They begin with another one in every round of the grid: types differ
+  /// in their steps, and where the grid is a multiple of their number, the same workers would always have the longest.
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = blocks(C);
-    return decode<C>(p, index % count, index / count);
+    const int box = index / count;
+    int block = index % count;
+    if constexpr (C.types > 1) block = (block + box / max(int(gridDim.x) * max_of(C.teams, 1) / count, 1)) % count;
+    return decode<C>(p, block, box);
   }
 
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = C.types == 1 ? 0 : block % C.types, block /= C.types;
+    t.type = block % C.types, block /= C.types;
     t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
@@ -2425,7 +2435,7 @@ struct WarpgroupGemm {
     /// addition rounds.
     __device__ void multiply_split(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
                                    int count) {
-      constexpr int steps_together = max_of(1, 2 / octets);
+      constexpr int steps_together = short_sums(C) ? 1 : max_of(1, 2 / octets);
 #pragma unroll 1
       for (int first = 0; first < count; first += steps_together) {
         float part[position_tiles][registers];
@@ -2658,11 +2668,11 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
@@ -2710,32 +2720,32 @@ constexpr GemmConfig config{
     .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     0u, 0u, 0u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 struct Wgmma {
@@ -2777,36 +2787,36 @@ constexpr GemmConfig config{
     .box = {1, 1, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 3,
     .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
+    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 8,
     .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     0u, 0u, 0u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 struct Wgmma {
@@ -2862,11 +2872,11 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 1}, {0, 0, 2},};
@@ -2914,32 +2924,32 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     15u, 15u, 15u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -2968,32 +2978,32 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     3,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     15u, 15u, 15u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -3149,7 +3159,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_8e50bfa0d4ad_sm{architecture}",
+        name=f"tconv_kb79_2bc21a7641c1_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

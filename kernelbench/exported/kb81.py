@@ -221,6 +221,12 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+/// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
+/// parts, since each addition rounds.
+constexpr bool short_sums(const GemmConfig& c) {
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
+}
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
 /// (fp32 splits operands, and takes one.)
 constexpr int batch_steps_of(const GemmConfig& c) {
@@ -542,17 +548,21 @@ struct Tile {
 
   static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
 
-  /// Row blocks run fastest: they share the box.
+  /// Row blocks run fastest: they share the box. They begin with another one in every round of the grid: types differ
+  /// in their steps, and where the grid is a multiple of their number, the same workers would always have the longest.
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = blocks(C);
-    return decode<C>(p, index % count, index / count);
+    const int box = index / count;
+    int block = index % count;
+    if constexpr (C.types > 1) block = (block + box / max(int(gridDim.x) * max_of(C.teams, 1) / count, 1)) % count;
+    return decode<C>(p, block, box);
   }
 
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
-    t.type = C.types == 1 ? 0 : block % C.types, block /= C.types;
+    t.type = block % C.types, block /= C.types;
     t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
@@ -1799,11 +1809,11 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 0}, {0, 0, 0},};
@@ -1862,19 +1872,19 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -1882,13 +1892,13 @@ __constant__ constexpr u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -1917,19 +1927,19 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -1937,13 +1947,13 @@ __constant__ constexpr u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -1982,11 +1992,11 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
 __device__ const Int3 low_shifts[] = {
     {0, 0, 0}, {0, 0, 0}, {0, 0, 0},};
@@ -2045,19 +2055,19 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -2065,13 +2075,13 @@ __constant__ constexpr u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -2100,19 +2110,19 @@ constexpr GemmConfig config{
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
-__constant__ constexpr int step_count[] = {
+__constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ constexpr i64 weight_bases[] = {
+__constant__ i64 weight_bases[] = {
     0, 6144, 12288, 18432, 18432,};
-__constant__ constexpr int first_step[] = {
+__constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ constexpr int low_offsets[] = {
+__constant__ int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr int high_offsets[] = {
+__constant__ int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ constexpr u32 step_masks[] = {
+__constant__ u32 step_masks[] = {
     7u, 7u, 7u,};
-__constant__ constexpr u32 line_entries[] = {
+__constant__ u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -2120,13 +2130,13 @@ __constant__ constexpr u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static constexpr int steps(int type) { return step_count[type]; }
-  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
-  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static int steps(int type) { return step_count[type]; }
+  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static int first_entry(int type) { return first_step[type]; }
+  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
 using Kernel = ImplicitGemm<config, Tables>;
@@ -2282,7 +2292,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_67bee4152f0d_sm{architecture}",
+        name=f"tconv_kb81_0e75c7da5af8_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

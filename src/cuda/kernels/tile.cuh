@@ -15,11 +15,15 @@ struct Tile {
 
   static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
 
-  /// Row blocks run fastest: they share the box.
+  /// Row blocks run fastest: they share the box. They begin with another one in every round of the grid: types differ
+  /// in their steps, and where the grid is a multiple of their number, the same workers would always have the longest.
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = blocks(C);
-    return decode<C>(p, index % count, index / count);
+    const int box = index / count;
+    int block = index % count;
+    if constexpr (C.types > 1) block = (block + box / max(int(gridDim.x) * max_of(C.teams, 1) / count, 1)) % count;
+    return decode<C>(p, block, box);
   }
 
   template <GemmConfig C>
