@@ -39,15 +39,9 @@ TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, 
   const auto prepared = prepare_forward(input, weight, bias, geometry, groups, Precision::fp32);
   const Problem& problem = prepared->problem;
   const Binding& binding = prepared->binding;
-<<<<<<< HEAD
-  const TorchTensor output = empty(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
-                                   problem.output, is_channels_last(input) || is_channels_last(weight));
-  if (problem.is_empty()) return output;
-=======
   const TorchTensor output = new_activation(input, problem.batch, problem.layer.out_channels, problem.layer.dims,
                                             problem.output, is_channels_last(input) || is_channels_last(weight));
-  if (problem.batch == 0) return output;
->>>>>>> cpu-front
+  if (problem.is_empty()) return output;
   const ConstTensor bias_view = bias ? view(*bias) : ConstTensor();
   with_resources(binding, Pass::forward, input, [&](const RunOptions& options) {
     binding.forward(view(input), view(weight), bias ? &bias_view : nullptr, mutable_view(output), options);
@@ -60,16 +54,10 @@ TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const Torc
   const auto prepared = prepare_grad_input(grad_output, weight, geometry, groups, Precision::fp32);
   const Problem& problem = prepared->problem;
   const Binding& binding = prepared->binding;
-<<<<<<< HEAD
-  TorchTensor grad_input = empty(grad_output, problem.batch, problem.layer.in_channels, problem.layer.dims,
-                                 problem.input, is_channels_last(grad_output) || is_channels_last(weight));
-  if (problem.is_empty()) return torch::stable::zero_(grad_input);
-=======
-  const TorchTensor grad_input =
+  TorchTensor grad_input =
       new_activation(grad_output, problem.batch, problem.layer.in_channels, problem.layer.dims, problem.input,
                      is_channels_last(grad_output) || is_channels_last(weight));
-  if (problem.batch == 0) return grad_input;
->>>>>>> cpu-front
+  if (problem.is_empty()) return torch::stable::zero_(grad_input);
   with_resources(binding, Pass::grad_input, grad_output, [&](const RunOptions& options) {
     binding.grad_input(view(grad_output), view(weight), mutable_view(grad_input), options);
   });
@@ -83,15 +71,9 @@ TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTens
   const Problem& problem = prepared->problem;
   const Binding& binding = prepared->binding;
   const Layer& layer = problem.layer;
-<<<<<<< HEAD
-  TorchTensor grad_weight = empty(input, layer.in_channels, layer.out_channels / layer.groups, layer.dims,
-                                  layer.kernel, is_channels_last(input) || is_channels_last(grad_output));
-  if (problem.is_empty()) return torch::stable::zero_(grad_weight);
-=======
   TorchTensor grad_weight = new_activation(input, layer.in_channels, layer.out_channels / layer.groups, layer.dims,
                                            layer.kernel, is_channels_last(input) || is_channels_last(grad_output));
-  if (problem.batch == 0) return torch::stable::zero_(grad_weight);
->>>>>>> cpu-front
+  if (problem.is_empty()) return torch::stable::zero_(grad_weight);
   with_resources(binding, Pass::grad_weight, input, [&](const RunOptions& options) {
     binding.grad_weight(view(input), view(grad_output), mutable_view(grad_weight), options);
   });
