@@ -27,6 +27,8 @@ constexpr double pass_latency = 576;   // barriers, and sums staged before the f
 constexpr double issue_cycles = 3.05;  // of a warp, for an instruction of the epilogue
 constexpr double divided = 2.67;       // staging, where eight rows are not whole lines and places take a division
 constexpr double load_latency = 887;   // from the request of a slot to its use, under load
+constexpr double through_latency =
+    1420;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
 constexpr double launch_latency = 5520;
 constexpr double overlap_lost = 0.628;  // of what teams could hide of each other
 
@@ -45,6 +47,15 @@ struct Steps {
 
 int products_per_step(Math math) {
   return math == Math::fp32 ? 3 : 1;
+}
+
+/// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
+int joined_passes(const GemmConfig& c) {
+  if (device::channels_per_word(c) == 1 || c.x_channels_last) return 0;
+  const int threads = device::x_loaders_of(c), units = device::x_positions(c) / std::max(c.x_vector, 1);
+  int lanes = device::warp_size;
+  while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
+  return ceil_div(units, lanes) * ceil_div(ceil_div(c.chunk_words, threads / lanes), 2);
 }
 
 /// Registers a multiplying thread needs.
@@ -172,8 +183,9 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   // Loads of a team: what it has under way arrives one latency later.
   const double x_bytes = x_words * 4 / types, x_ahead = (c.x_stages - 1) * double(device::x_tile_words(c)) * 4;
   const double weights_ahead = c.resident_steps ? 1 : (c.stages - 1) * double(device::row_slab_bytes(c));
-  const double loads =
+  const double copies =
       load_latency * std::max(x_bytes / x_ahead, c.resident_steps ? 0.0 : weight_bytes / types / weights_ahead);
+  const double loads = std::max(copies, chunks * steps.types / types * joined_passes(c) * through_latency);
 
   const int teams = c.teams * c.blocks_per_sm;
   const double blocks = double(c.channel_blocks) * c.groups * types;
