@@ -548,14 +548,16 @@ struct Tile {
 
   static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
 
-  /// Row blocks run fastest: they share the box. They begin with another one in every round of the grid: types differ
-  /// in their steps, and where the grid is a multiple of their number, the same workers would always have the longest.
+  /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid: types
+  /// differ in their steps, and where the grid is a multiple of their number, the same teams would always have the
+  /// longest. (The general kernel works out tiles too often for the division.)
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = blocks(C);
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.types > 1) block = (block + box / max(int(gridDim.x) * max_of(C.teams, 1) / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1)
+      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     return decode<C>(p, block, box);
   }
 
@@ -3315,7 +3317,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_80f8bd12313c_sm{architecture}",
+        name=f"tconv_kb64_cb02a79f9ce5_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

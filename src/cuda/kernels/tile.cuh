@@ -15,14 +15,16 @@ struct Tile {
 
   static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
 
-  /// Row blocks run fastest: they share the box. They begin with another one in every round of the grid: types differ
-  /// in their steps, and where the grid is a multiple of their number, the same workers would always have the longest.
+  /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid: types
+  /// differ in their steps, and where the grid is a multiple of their number, the same teams would always have the
+  /// longest. (The general kernel works out tiles too often for the division.)
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = blocks(C);
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.types > 1) block = (block + box / max(int(gridDim.x) * max_of(C.teams, 1) / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1)
+      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     return decode<C>(p, block, box);
   }
 
