@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Prints the CPU table of docs/performance.md from the JSON of a benchmark.
+"""Prints the tables of docs/performance.md from the JSON of a benchmark.
 
 python bench/table.py bench/results/cpu.json
+python bench/table.py bench/results/gpu.json
 """
 
 from __future__ import annotations
@@ -28,18 +29,49 @@ def mean_cells(means: dict, name: str) -> list[str]:
     return ["", "", *(f"**{figure:.2f}**" for figure in figures)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path, help="JSON written by bench/cpu.py")
-    record = json.loads(parser.parse_args().results.read_text())
+def print_lines(lines: list[list[str]]) -> None:
+    for line in lines:
+        print(f"| {' | '.join(line)} |")
+
+
+def print_cpu(record: dict) -> None:
     lines = [
         [r["name"], str(r["batch"]), *cells(r, "forward", 1), *cells(r, "backward", 2)] for r in record["problems"]
     ]
     means = record["summary"]
     lines.append(["**geometric mean**", "", *mean_cells(means, "forward"), *mean_cells(means, "backward")])
     print(HEADER)
-    for line in lines:
-        print(f"| {' | '.join(line)} |")
+    print_lines(lines)
+
+
+def print_gpu(record: dict, precision: str) -> None:
+    print(f"| {precision} | tconv | PyTorch | best | over default | over best | × floor | error | PyTorch's |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    lines = []
+    for r in record["rows"]:
+        if r["precision"] == precision:
+            ours, default, best = r["tconv_ms"], r["pytorch_ms"], r["pytorch_best_ms"]
+            ratios = [default / ours, best / ours, ours / r["floor_ms"]]
+            times = [f"{ms:.3f} ms" for ms in (ours, default, best)]
+            errors = [f"{r['error']:.1e}", f"{r['pytorch_error']:.1e}"]
+            lines.append([r["name"], *times, *(f"{ratio:.2f}" for ratio in ratios), *errors])
+    for label, group in (("kb\\*", "kb*"), ("all", "all")):
+        mean = record["means"][precision][group]
+        figures = [f"**{mean[key]:.2f}**" for key in ("default", "best", "floor")]
+        lines.append([f"**geometric mean, {label}**", "", "", "", *figures, "", ""])
+    print_lines(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", type=Path, help="JSON written by bench/cpu.py or bench/gpu/bench.py")
+    record = json.loads(parser.parse_args().results.read_text())
+    if "problems" in record:
+        print_cpu(record)
+        return
+    for precision in record["means"]:
+        print_gpu(record, precision)
+        print()
 
 
 if __name__ == "__main__":
