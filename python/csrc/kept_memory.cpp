@@ -1,5 +1,6 @@
 #include "kept_memory.hpp"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,8 +38,7 @@ struct Surplus {
 };
 
 struct Kept {
-  // Results only try it and never wait: a child process may be forked while another thread holds it, and passing
-  // by what is kept is always right.
+  // Results only try it and do not wait: passing by what is kept is always right.
   std::mutex mutex;
   std::array<Block, most_blocks + 1> blocks;  // longest kept first
   std::size_t count = 0;
@@ -63,9 +63,20 @@ struct Kept {
   }
 };
 
-Kept& kept() {
-  static auto& instance = *new Kept;  // never destroyed: tensors may outlive everything static
+Kept*& current() {
+  static Kept* instance = new Kept;  // never destroyed: tensors may outlive everything static
   return instance;
+}
+
+Kept& kept() {
+  // A child process begins with nothing kept: another thread may have held the lock when it was forked.
+  static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    const int64_t limit = current()->limit;
+    current() = new Kept;
+    current()->limit = limit;
+  });
+  static_cast<void>(registered);
+  return *current();
 }
 
 Block map_block(int64_t bytes) {
@@ -94,6 +105,7 @@ bool make_reclaimable([[maybe_unused]] const Block& block) {
 
 Block take_block(int64_t bytes) noexcept {
   Kept& k = kept();
+  if (bytes > k.limit) return {nullptr, 0};
   bytes = (bytes + huge_page - 1) / huge_page * huge_page;
   if (bytes > k.limit) return {nullptr, 0};
   if (const std::unique_lock lock(k.mutex, std::try_to_lock); lock) {
@@ -105,7 +117,19 @@ Block take_block(int64_t bytes) noexcept {
         best = i;
     if (best < k.count) return k.remove(best);
   }
+  const Block block = map_block(bytes);
+  if (block.data) return block;
+  // What is kept counts where address space or commitment is limited: it goes back before anything fails.
+  release_kept();
   return map_block(bytes);
+}
+
+int64_t release_kept() noexcept {
+  Surplus surplus;
+  const std::lock_guard lock(kept().mutex);
+  const int64_t bytes = kept().bytes;
+  kept().cut_to(0, surplus);
+  return bytes;
 }
 
 void return_block(const Block& block) noexcept {
@@ -152,9 +176,5 @@ void tconv_torch_set_kept_limit(std::int64_t bytes) {
 }
 
 std::int64_t tconv_torch_release_kept() {
-  Surplus surplus;
-  const std::lock_guard lock(kept().mutex);
-  const std::int64_t bytes = kept().bytes;
-  kept().cut_to(0, surplus);
-  return bytes;
+  return tconv::pytorch::release_kept();
 }

@@ -2,9 +2,9 @@
 //
 // Memory fresh from the system is cleared at the first touch, which for large results takes longer than the layer.
 // A block whose tensor is gone is therefore kept for the next result of about its size, and the system is told
-// that it may take the pages back whenever it is short of memory: what is kept is in nobody's way. Kept blocks
-// together are no larger than a limit; a block beyond it, or one the system will not take back by itself, is
-// returned at once.
+// that it may take the pages back whenever it is short of memory. Kept blocks together are no larger than a limit;
+// a block beyond it, or one the system will not take back by itself, is returned at once. Where address space
+// itself runs out, all of them are returned before a result is given up.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,9 @@ struct Block {
 /// system has no memory. Threads may call both at once.
 Block take_block(std::int64_t bytes) noexcept;
 void return_block(const Block& block) noexcept;
+
+/// Returns all that is kept to the system; the number of bytes.
+std::int64_t release_kept() noexcept;
 
 /// Asks for huge pages under [data, data + bytes), where it is large enough to have some.
 void prefer_huge_pages(void* data, std::int64_t bytes) noexcept;

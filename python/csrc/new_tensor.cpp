@@ -63,12 +63,16 @@ TorchTensor new_strided(const TorchTensor& like, int rank, const int64_t* sizes,
   if (is_large)
     if (auto tensor = new_in_block(rank, sizes, strides, dtype, bytes)) return *std::move(tensor);
   AtenTensorHandle handle = nullptr;
-  if (aoti_torch_empty_strided(rank, sizes, strides, dtype, device_type, on_cuda ? device_index : 0, &handle) !=
-      TORCH_SUCCESS)
+  const auto allocate = [&] {
+    return aoti_torch_empty_strided(rank, sizes, strides, dtype, device_type, on_cuda ? device_index : 0,
+                                    &handle) == TORCH_SUCCESS;
+  };
+  // Once more without what is kept on the CPU, which may be all that was in the way.
+  if (!allocate() && (on_cuda || release_kept() == 0 || !allocate()))
     throw CallFailed("out of memory: PyTorch has no " + std::to_string(bytes) + " bytes on " +
                      (on_cuda ? "cuda:" + std::to_string(device_index) : "cpu"));
   const TorchTensor tensor(handle);
-  if (is_large) prefer_huge_pages(tensor.mutable_data_ptr(), bytes);
+  if (is_large && tensor.mutable_data_ptr()) prefer_huge_pages(tensor.mutable_data_ptr(), bytes);
   return tensor;
 }
 
@@ -89,8 +93,9 @@ TorchTensor new_activation(const TorchTensor& like, int64_t outer, int64_t chann
   for (int dim = rank - 1; dim >= 2; --dim) place(dim);
   if (!channels_last) place(1);
   place(0);
-
-  return new_strided(like, rank, sizes, strides, dtype_number(like), stride);
+  // Strides count empty dimensions as one, memory does not.
+  const int64_t elements = std::count(sizes, sizes + rank, 0) > 0 ? 0 : stride;
+  return new_strided(like, rank, sizes, strides, dtype_number(like), elements);
 }
 
 TorchTensor new_vector(const TorchTensor& like, int64_t elements) {

@@ -12,11 +12,15 @@ more is kept than a limit, an eighth of the machine's memory unless set otherwis
 The environment variable ``TCONV_CPU_KEPT_MIB`` sets the limit from the start. Before PyTorch 2.11, which cannot be
 handed such memory, nothing is kept.
 
-Such results are tensors like all others but for one thing, which they share with those of ``torch.from_numpy``:
-their storage does not grow, so ``resize_`` to more elements than they have is refused.
+Such results are tensors like all others but for two things. As with those of ``torch.from_numpy`` their storage
+has one size: ``resize_`` to more elements than they have, ``out=`` that would have to grow them and
+``untyped_storage().resize_`` are refused. And PyTorch's memory profiler does not see them. ``set_limit(0)`` has
+neither. What is kept counts against ``ulimit -v`` and strict overcommit; it is returned when an allocation of
+tconv's fails there, not when one of PyTorch's own does.
 """
 
 import ctypes
+import operator
 import os
 
 from ._library import OPERATOR_LIBRARY
@@ -45,6 +49,7 @@ def get_limit() -> int:
 
 def set_limit(bytes: int) -> None:
     """Sets how many bytes may wait, and returns those beyond. PyTorch allocates what is larger than that."""
+    bytes = operator.index(bytes)
     if bytes < 0:
         raise ValueError(f"the limit of kept memory must not be negative, got {bytes}")
     OPERATOR_LIBRARY.tconv_torch_set_kept_limit(min(bytes, 2**63 - 1))

@@ -86,6 +86,40 @@ class TestKept:
         assert is_right(y)
         assert is_right(z, seed=1)
 
+    def test_empty_results_take_none(self):
+        y = tconv.conv_transpose1d(torch.empty(0, 2, 1 << 22), torch.ones(2, 4, 1))
+        assert y.shape == (0, 4, 1 << 22)
+        y.resize_(1)
+        del y
+        assert cpu_memory.kept_bytes() == 0
+
+    def test_goes_back_before_memory_runs_out(self):
+        script = """
+import resource, torch, tconv
+x, w = torch.ones(1, 2, 40 << 16), torch.ones(2, 4, 1)
+tconv.conv_transpose1d(x[..., : 8 << 16], w)  # everything is loaded
+held = [torch.ones(1, 2, 90 << 16), torch.ones(1, 2, 300 << 16)]
+tconv.conv_transpose1d(held[0], w)
+assert tconv.cpu_memory.kept_bytes() >= 90 << 20
+with open("/proc/self/statm") as f:
+    used = int(f.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (260 << 20), -1))
+y = tconv.conv_transpose1d(held[1], w)
+assert y.shape[-1] == 300 << 16 and float(y.min()) == 2
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+    def test_a_forked_child_begins_with_none(self):
+        del_me = result()
+        del del_me
+        assert cpu_memory.kept_bytes() == 8 * MIB
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if cpu_memory.kept_bytes() == 0 and cpu_memory.release() == 0 else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert cpu_memory.kept_bytes() == 8 * MIB
+
     def test_results_that_live_together_lie_apart(self):
         ys = [result(seed=s) for s in range(4)]
         assert len({y.data_ptr() for y in ys}) == 4
