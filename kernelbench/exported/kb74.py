@@ -164,6 +164,14 @@ constexpr int x_position_stride(const GemmConfig& c) {
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
+/// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk down
+/// the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
+constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
+constexpr int x_unit_lanes(const GemmConfig& c) {
+  int lanes = warp_size;
+  while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
+  return lanes;
+}
 /// Where in the x tile a step with this shift finds the first column's position.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
@@ -1016,15 +1024,8 @@ struct XTile {
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
   static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : positions / max_of(vector, 1);
-  static constexpr int lanes_for_units() {
-    if (last) return threads;
-    // Few lanes spread the work evenly over warps; many keep the offsets of a thread few.
-    int lanes = warp_size;
-    while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
-    return lanes;
-  }
-  static constexpr int unit_lanes = lanes_for_units();
+                                    : x_units(C);
+  static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
 
@@ -1606,6 +1607,33 @@ __device__ void pack_rows(const PackParams& p) {
 }
 
 }  // namespace tconv::device
+// ---- epilogue/vector_store.cuh
+// Stores of staged runs: vectors of 16 bytes that are aligned in memory and in the staging buffer, of which the first and
+// the last of a run may reach beyond it.
+
+
+namespace tconv::device {
+
+/// Outputs between `at` and the vector boundary before it.
+template <int Vector, class Element>
+__device__ int skew_of(const Element* at) {
+  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
+}
+
+/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
+template <int Vector, class Element>
+__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
+  if (c >= first && c + Vector <= end) {
+    *reinterpret_cast<uint4*>(at + c) = value;
+  } else if (c + Vector > first && c < end) {
+    const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+    for (int i = 0; i < Vector; ++i)
+      if (c + i >= first && c + i < end) at[c + i] = elements[i];
+  }
+}
+
+}  // namespace tconv::device
 // ---- epilogue/panel_store.cuh
 // The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
 // positions; it stores them by itself, eight rows at a time, through shared memory of its own.
@@ -1761,10 +1789,6 @@ struct PanelStore {
     }
   };
 
-  __device__ static int skew_of(const Run& run) {
-    return int(reinterpret_cast<u64>(run.at) / sizeof(Element) % vector);
-  }
-
   /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
   __device__ static void write(Element* at, int phase, float sum, float bias) {
     at[phase] = to_element<Element>(sum + bias);
@@ -1781,7 +1805,7 @@ struct PanelStore {
                                    int half) {
     const int phase = phase_of_lane();
     Element* const at =
-        staging + line_of_lane() * line_stride + skew_of(run) + first_column_of_lane() * C.stride.w;
+        staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
 #pragma unroll
     for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
@@ -1809,7 +1833,7 @@ struct PanelStore {
   __device__ static void store_vectors(const Element* staging, const Run& run) {
     constexpr int lanes = 4 * phases, vectors = run_stride / vector, together = 4;
     const Element* const line = staging + line_of_lane() * line_stride;
-    const int skew = skew_of(run);
+    const int skew = skew_of<vector>(run.at);
 #pragma unroll
     for (int first = 0; first < vectors; first += lanes * together) {
       uint4 value[together];
@@ -1822,20 +1846,10 @@ struct PanelStore {
       for (int i = 0; i < together; ++i) {
         const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
         if (index >= vectors) break;
-        if (c >= run.first && c + vector <= run.end)
-          *reinterpret_cast<uint4*>(run.at + c) = value[i];
-        else if (c + vector > run.first && c < run.end)
-          store_part(run, c, value[i]);
+        device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
       }
     }
   }
-  __device__ static void store_part(const Run& run, int c, const uint4& value) {
-    const Element* const elements = reinterpret_cast<const Element*>(&value);
-#pragma unroll
-    for (int i = 0; i < vector; ++i)
-      if (c + i >= run.first && c + i < run.end) run.at[c + i] = elements[i];
-  }
-
   __device__ static void store_elements(const Element* staging, const Run* table) {
 #pragma unroll 4
     for (int item = lane_index(); item < runs * run_stride; item += warp_size) {
@@ -1911,22 +1925,6 @@ __device__ inline void named_sync(int name, int threads) {
 }
 
 }  // namespace tconv::device::ptx
-// ---- ptx/bulk_copy.cuh
-// cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
-// multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
-
-
-namespace tconv::device::ptx {
-
-/// From global to shared memory; completes on a barrier that expects the bytes.
-__device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-
-}  // namespace tconv::device::ptx
 // ---- ptx/wgmma.cuh
 // wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
 // second in shared memory.
@@ -1971,6 +1969,22 @@ __device__ inline void registers_increase() {
 template <int Registers>
 __device__ inline void registers_decrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+}  // namespace tconv::device::ptx
+// ---- ptx/bulk_copy.cuh
+// cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
+// multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
+
+
+namespace tconv::device::ptx {
+
+/// From global to shared memory; completes on a barrier that expects the bytes.
+__device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+      "l"(global), "r"(bytes), "r"(barrier)
+      : "memory");
 }
 
 }  // namespace tconv::device::ptx
@@ -2021,6 +2035,14 @@ struct TeamSchedule {
   __device__ Tile tile(const ForwardParams& p) const {
     return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
   }
+  /// Goes on to the next tile that has products, from this one on; false where there is none.
+  __device__ bool seek_products(const ForwardParams& p, Tile& found) {
+    for (; !done(); advance()) {
+      found = tile(p);
+      if (Tables::steps(found.type) > 0) return true;
+    }
+    return false;
+  }
   /// The packed weights of a tile.
   __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
     const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
@@ -2029,6 +2051,21 @@ struct TeamSchedule {
            row_block * steps * weight_parts(C) * row_step_bytes(C);
   }
 };
+
+/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and shared
+/// memory is smaller still.
+template <GemmConfig C, class Tables>
+__device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
+  const TeamSchedule<C, Tables> schedule(p, 0);
+  const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+  ptx::barrier_arrive_expect(barrier, resident_bytes(C));
+  ptx::bulk_load(shared, schedule.weights(p, tile), resident_bytes(C), barrier);
+}
+
+/// Hands a slot over: one lane of each warp says so.
+__device__ inline void release(u32 barrier) {
+  if (lane_index() == 0) ptx::barrier_arrive(barrier);
+}
 
 }  // namespace tconv::device
 // ---- tiles/x_panel.cuh
@@ -2281,7 +2318,8 @@ struct PanelGemm {
     const Shared shared(team());
     if (Loaders::index() < panel_loaders(C)) {
       ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0) load_resident(p);
+      if (resident && threadIdx.x == 0)
+        load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
       load_x(p, shared);
     } else {
       ptx::registers_increase<multiplying_registers(C)>();
@@ -2290,14 +2328,6 @@ struct PanelGemm {
   }
 
   // ---- The loading warpgroup -----------------------------------------------------------------------
-
-  __device__ static void load_resident(const ForwardParams& p) {
-    const Schedule schedule(p, 0);
-    const Tile tile = Tile::decode<C>(p, schedule.block, 0);
-    ptx::barrier_arrive_expect(Shared::weights_resident(), resident_bytes(C));
-    ptx::bulk_load(Shared(0).resident_weights, schedule.weights(p, tile), resident_bytes(C),
-                   Shared::weights_resident());
-  }
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
@@ -2308,12 +2338,8 @@ struct PanelGemm {
 
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
     __device__ void seek() {
-      for (; !schedule.done(); schedule.advance()) {
-        const Tile tile = schedule.tile(p);
-        if (Tables::steps(tile.type) == 0) continue;
-        loader.seek(p, tile);
-        return;
-      }
+      Tile tile;
+      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
     }
     /// Begins to load the next chunk, if there is one.
     __device__ bool load(typename Panel::Buffer& buffer) {
@@ -2356,11 +2382,6 @@ struct PanelGemm {
     }
   }
 
-  /// Hands a slot over: one lane of each warp says so.
-  __device__ static void release(u32 barrier) {
-    if (lane_index() == 0) ptx::barrier_arrive(barrier);
-  }
-
   // ---- Products and stores -------------------------------------------------------------------------
 
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
@@ -2381,13 +2402,8 @@ struct PanelGemm {
       for (int slot = 0; slot < C.stages; ++slot) copy(slot);
     }
     __device__ void seek() {
-      for (; !schedule.done(); schedule.advance()) {
-        const Tile tile = schedule.tile(p);
-        steps = Tables::steps(tile.type);
-        if (steps == 0) continue;
-        packed = schedule.weights(p, tile);
-        return;
-      }
+      Tile tile;
+      if (schedule.seek_products(p, tile)) steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
@@ -3323,7 +3339,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_98683cf6d1bd_sm{architecture}",
+        name=f"tconv_kb74_9c3400f72a84_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -164,6 +164,14 @@ constexpr int x_position_stride(const GemmConfig& c) {
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
+/// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk down
+/// the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
+constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
+constexpr int x_unit_lanes(const GemmConfig& c) {
+  int lanes = warp_size;
+  while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
+  return lanes;
+}
 /// Where in the x tile a step with this shift finds the first column's position.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
@@ -1016,15 +1024,8 @@ struct XTile {
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
   static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : positions / max_of(vector, 1);
-  static constexpr int lanes_for_units() {
-    if (last) return threads;
-    // Few lanes spread the work evenly over warps; many keep the offsets of a thread few.
-    int lanes = warp_size;
-    while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
-    return lanes;
-  }
-  static constexpr int unit_lanes = lanes_for_units();
+                                    : x_units(C);
+  static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
 
@@ -2294,7 +2295,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_91868f0b4e2d_sm{architecture}",
+        name=f"tconv_kb81_ffce87c2e62b_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

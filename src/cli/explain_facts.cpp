@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layer/phases.hpp"
+
 namespace tconv::cli {
 namespace {
 
@@ -9,15 +11,6 @@ using std::int64_t;
 
 // Numbers that are multiplied before they are divided.
 __extension__ typedef __int128 Wide;
-
-int64_t greatest_common_divisor(int64_t a, int64_t b) {
-  while (b != 0) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
 
 /// The number that times `value` leaves 1 modulo `modulus`; they have no divisor in common.
 int64_t inverse(int64_t value, int64_t modulus) {

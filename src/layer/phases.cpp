@@ -3,12 +3,8 @@
 #include <algorithm>
 
 namespace tconv {
-namespace {
-
 using std::int64_t;
 
-/// Of positive numbers. Not std::gcd: GCC 12.2 at -O2 compiles the absolute values it takes into their
-/// negatives here (a peephole turns neg + cmovs into a cmovns of one register with itself).
 int64_t greatest_common_divisor(int64_t a, int64_t b) {
   while (b != 0) {
     const int64_t rest = a % b;
@@ -17,8 +13,6 @@ int64_t greatest_common_divisor(int64_t a, int64_t b) {
   }
   return a;
 }
-
-}  // namespace
 
 std::vector<Phase> phases_of(int64_t kernel, int64_t stride, int64_t dilation) {
   const int64_t g = greatest_common_divisor(stride, dilation);

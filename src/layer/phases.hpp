@@ -23,6 +23,10 @@ struct Phase {
   std::vector<Tap> taps;  // by ascending k, never empty
 };
 
+/// Of positive numbers. Not std::gcd: GCC 12.2 at -O2 compiles the absolute values it takes into their negatives
+/// where it is inlined (a peephole turns neg + cmovs into a cmovns of one register with itself).
+std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b);
+
 /// The phases of one dimension that have taps, by ascending r.
 std::vector<Phase> phases_of(std::int64_t kernel, std::int64_t stride, std::int64_t dilation);
 

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <set>
 
-#include "cuda/kernels/launch_rules.cuh"
+#include "cuda/heuristics/team_cost.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -32,20 +31,6 @@ constexpr double run_instructions = 60.2;   // for a run of flat products
 constexpr double shared_rate = 0.909;       // of 128 bytes a cycle
 constexpr double put_instructions = 19.8;   // for each position and four words
 constexpr double overlap_lost = 0.304;      // of what teams could hide of each other
-
-struct Steps {
-  int total = 0, types = 0, common = 0;
-  explicit Steps(const RowPlan& rows) {
-    for (const BlockType& type : rows.types) {
-      const int steps = int(type.steps.size());
-      total += steps, types += steps > 0, common = std::gcd(common, steps);
-    }
-  }
-};
-
-int products_per_step(Math math) {
-  return math == Math::fp32 ? 3 : 1;
-}
 
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
@@ -166,16 +151,9 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double filling = double(steps.types) / types * chunks *
                          (c.fill_buffers == 1 ? fill_latency + put : std::max(fill_latency / 1.6, put));
 
-  const int teams = c.teams * c.blocks_per_sm;
-  const double blocks = double(c.channel_blocks) * c.groups * types;
-  const double all = blocks * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
-  const double workers = double(limits.multiprocessors) * teams;
-  const double grid_teams =
-      c.resident_steps ? double(device::blocks_of(c, int64_t(all), limits.multiprocessors)) * c.teams : workers;
-  const double rounds = std::ceil(all / std::min(grid_teams, workers));
-  const double busy = std::min(1.0, grid_teams / workers);
-  const double together = all / limits.multiprocessors * resources / std::max(busy, 0.25);
-  const double alone = rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
+  const TeamRounds teams(c, shape, limits);
+  const double together = teams.together(resources, limits);
+  const double alone = teams.rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
   const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
 }
@@ -187,8 +165,6 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     return choices;
   const Steps steps(rows);
   const int64_t blocks = int64_t(layer.types) * layer.channel_blocks * layer.groups;
-  bool equal = true;
-  for (const BlockType& type : rows.types) equal = equal && int(type.steps.size()) == steps.common;
 
   const auto consider = [&](GemmConfig c) {
     // Slots as there is room for, of panels first.
@@ -217,8 +193,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     c.resident_steps = 0, c.steps_per_slab = slab;
     c.teams = 1, c.blocks_per_sm = 2;
     consider(c);
-    if (!equal || blocks > limits.multiprocessors) return;
-    c.resident_steps = steps.common, c.steps_per_slab = group;
+    if (!steps.equal || blocks > limits.multiprocessors) return;
+    c.resident_steps = steps.most, c.steps_per_slab = group;
     consider(c);
     c.teams = 2, c.blocks_per_sm = 1;
     consider(c);

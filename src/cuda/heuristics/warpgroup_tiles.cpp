@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cuda/heuristics/panel_tiles.hpp"
-#include "cuda/kernels/launch_rules.cuh"
+#include "cuda/heuristics/team_cost.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -32,30 +32,11 @@ constexpr double through_latency =
 constexpr double launch_latency = 5520;
 constexpr double overlap_lost = 0.628;  // of what teams could hide of each other
 
-/// Steps of all types, of the types that have any, and whether they all have the same.
-struct Steps {
-  int total = 0, most = 0, types = 0;
-  bool equal = true;
-  explicit Steps(const RowPlan& rows) {
-    for (const BlockType& type : rows.types) {
-      const int steps = int(type.steps.size());
-      total += steps, most = std::max(most, steps), types += steps > 0;
-    }
-    for (const BlockType& type : rows.types) equal = equal && int(type.steps.size()) == most;
-  }
-};
-
-int products_per_step(Math math) {
-  return math == Math::fp32 ? 3 : 1;
-}
-
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
   if (device::channels_per_word(c) == 1 || c.x_channels_last) return 0;
-  const int threads = device::x_loaders_of(c), units = device::x_positions(c) / std::max(c.x_vector, 1);
-  int lanes = device::warp_size;
-  while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
-  return ceil_div(units, lanes) * ceil_div(ceil_div(c.chunk_words, threads / lanes), 2);
+  const int lanes = device::x_unit_lanes(c), deep = device::loading_threads(c) / lanes;
+  return ceil_div(device::x_units(c), lanes) * ceil_div(ceil_div(c.chunk_words, deep), 2);
 }
 
 /// Registers a multiplying thread needs.
@@ -187,16 +168,9 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
       load_latency * std::max(x_bytes / x_ahead, c.resident_steps ? 0.0 : weight_bytes / types / weights_ahead);
   const double loads = std::max(copies, chunks * steps.types / types * joined_passes(c) * through_latency);
 
-  const int teams = c.teams * c.blocks_per_sm;
-  const double blocks = double(c.channel_blocks) * c.groups * types;
-  const double tiles = blocks * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
-  const double workers = double(limits.multiprocessors) * teams;
-  const double grid_teams =
-      c.resident_steps ? double(device::blocks_of(c, int64_t(tiles), limits.multiprocessors)) * c.teams : workers;
-  const double rounds = std::ceil(tiles / std::min(grid_teams, workers));
-  const double busy = std::min(1.0, grid_teams / workers);
-  const double together = tiles / limits.multiprocessors * resources / std::max(busy, 0.25);
-  const double alone = rounds * std::max(chain, loads);
+  const TeamRounds teams(c, shape, limits);
+  const double together = teams.together(resources, limits);
+  const double alone = teams.rounds * std::max(chain, loads);
   const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
 }

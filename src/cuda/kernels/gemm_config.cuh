@@ -130,6 +130,14 @@ constexpr int x_position_stride(const GemmConfig& c) {
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
+/// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk down
+/// the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
+constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
+constexpr int x_unit_lanes(const GemmConfig& c) {
+  int lanes = warp_size;
+  while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
+  return lanes;
+}
 /// Where in the x tile a step with this shift finds the first column's position.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);

@@ -19,7 +19,6 @@
 #include "epilogue/panel_store.cuh"
 #include "ptx/async_copy.cuh"
 #include "ptx/barrier.cuh"
-#include "ptx/bulk_copy.cuh"
 #include "ptx/wgmma.cuh"
 #include "team.cuh"
 #include "tiles/x_panel.cuh"
@@ -90,7 +89,8 @@ struct PanelGemm {
     const Shared shared(team());
     if (Loaders::index() < panel_loaders(C)) {
       ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0) load_resident(p);
+      if (resident && threadIdx.x == 0)
+        load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
       load_x(p, shared);
     } else {
       ptx::registers_increase<multiplying_registers(C)>();
@@ -99,14 +99,6 @@ struct PanelGemm {
   }
 
   // ---- The loading warpgroup -----------------------------------------------------------------------
-
-  __device__ static void load_resident(const ForwardParams& p) {
-    const Schedule schedule(p, 0);
-    const Tile tile = Tile::decode<C>(p, schedule.block, 0);
-    ptx::barrier_arrive_expect(Shared::weights_resident(), resident_bytes(C));
-    ptx::bulk_load(Shared(0).resident_weights, schedule.weights(p, tile), resident_bytes(C),
-                   Shared::weights_resident());
-  }
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
@@ -117,12 +109,8 @@ struct PanelGemm {
 
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
     __device__ void seek() {
-      for (; !schedule.done(); schedule.advance()) {
-        const Tile tile = schedule.tile(p);
-        if (Tables::steps(tile.type) == 0) continue;
-        loader.seek(p, tile);
-        return;
-      }
+      Tile tile;
+      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
     }
     /// Begins to load the next chunk, if there is one.
     __device__ bool load(typename Panel::Buffer& buffer) {
@@ -165,11 +153,6 @@ struct PanelGemm {
     }
   }
 
-  /// Hands a slot over: one lane of each warp says so.
-  __device__ static void release(u32 barrier) {
-    if (lane_index() == 0) ptx::barrier_arrive(barrier);
-  }
-
   // ---- Products and stores -------------------------------------------------------------------------
 
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
@@ -190,13 +173,8 @@ struct PanelGemm {
       for (int slot = 0; slot < C.stages; ++slot) copy(slot);
     }
     __device__ void seek() {
-      for (; !schedule.done(); schedule.advance()) {
-        const Tile tile = schedule.tile(p);
-        steps = Tables::steps(tile.type);
-        if (steps == 0) continue;
-        packed = schedule.weights(p, tile);
-        return;
-      }
+      Tile tile;
+      if (schedule.seek_products(p, tile)) steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;

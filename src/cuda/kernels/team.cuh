@@ -1,6 +1,8 @@
 // What the warpgroup kernels share: rings of slots, and which tiles a team works on.
 #pragma once
 
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {
@@ -46,6 +48,14 @@ struct TeamSchedule {
   __device__ Tile tile(const ForwardParams& p) const {
     return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
   }
+  /// Goes on to the next tile that has products, from this one on; false where there is none.
+  __device__ bool seek_products(const ForwardParams& p, Tile& found) {
+    for (; !done(); advance()) {
+      found = tile(p);
+      if (Tables::steps(found.type) > 0) return true;
+    }
+    return false;
+  }
   /// The packed weights of a tile.
   __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
     const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
@@ -54,5 +64,20 @@ struct TeamSchedule {
            row_block * steps * weight_parts(C) * row_step_bytes(C);
   }
 };
+
+/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and shared
+/// memory is smaller still.
+template <GemmConfig C, class Tables>
+__device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
+  const TeamSchedule<C, Tables> schedule(p, 0);
+  const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+  ptx::barrier_arrive_expect(barrier, resident_bytes(C));
+  ptx::bulk_load(shared, schedule.weights(p, tile), resident_bytes(C), barrier);
+}
+
+/// Hands a slot over: one lane of each warp says so.
+__device__ inline void release(u32 barrier) {
+  if (lane_index() == 0) ptx::barrier_arrive(barrier);
+}
 
 }  // namespace tconv::device

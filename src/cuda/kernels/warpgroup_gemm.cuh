@@ -20,7 +20,6 @@
 
 #include "epilogue/run_store.cuh"
 #include "mma/split.cuh"
-#include "ptx/bulk_copy.cuh"
 #include "ptx/wgmma.cuh"
 #include "team.cuh"
 #include "tiles/x_tile.cuh"
@@ -104,7 +103,8 @@ struct WarpgroupGemm {
     __syncthreads();
     if (threadIdx.x < warpgroup_size) {
       ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0) load_resident(p);
+      if (resident && threadIdx.x == 0)
+        load_resident_weights<C, Tables>(p, Shared(0).resident_weights, Shared::weights_resident());
       if (Loaders::team() < C.teams)
         load_x(p, Shared(Loaders::team()));
       else if (!resident && threadIdx.x == warpgroup_size / 2)
@@ -116,15 +116,6 @@ struct WarpgroupGemm {
   }
 
   // ---- The loading warpgroup -----------------------------------------------------------------------
-
-  __device__ static void load_resident(const ForwardParams& p) {
-    const Schedule schedule(p, 0);
-    const Tile tile = Tile::decode<C>(p, schedule.block, 0);
-    const unsigned char* from = schedule.weights(p, tile);
-    // The largest copy an instruction takes is below a megabyte, and shared memory is smaller still.
-    ptx::barrier_arrive_expect(Shared::weights_resident(), resident_bytes(C));
-    ptx::bulk_load(Shared(0).resident_weights, from, resident_bytes(C), Shared::weights_resident());
-  }
 
   /// Copies chunk after chunk. Where there are many taps, the thread that copied a TF32 word rounds it before it is
   /// handed over: while the next copy is under way, or at once where there is no free slot to copy to.
@@ -275,11 +266,6 @@ struct WarpgroupGemm {
           Wgmma::multiply(sum, operand.head[s * octets + o], weights_at(o * octet_bytes + s * step_bytes),
                           split || add || s + o > 0);
       ptx::wgmma_commit();
-    }
-
-    /// Lets a slot be loaded again, whose products are complete: one lane of each warp says so.
-    __device__ static void release(u32 barrier) {
-      if (lane_index() == 0) ptx::barrier_arrive(barrier);
     }
 
     __device__ void multiply(float (&sum)[position_tiles][registers], int type) {

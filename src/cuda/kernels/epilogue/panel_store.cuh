@@ -6,6 +6,7 @@
 // ragged ends leave 16 bytes at a time. Where products are flat, runs are short, and leave as single elements.
 #pragma once
 
+#include "epilogue/vector_store.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {
@@ -154,10 +155,6 @@ struct PanelStore {
     }
   };
 
-  __device__ static int skew_of(const Run& run) {
-    return int(reinterpret_cast<u64>(run.at) / sizeof(Element) % vector);
-  }
-
   /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
   __device__ static void write(Element* at, int phase, float sum, float bias) {
     at[phase] = to_element<Element>(sum + bias);
@@ -174,7 +171,7 @@ struct PanelStore {
                                    int half) {
     const int phase = phase_of_lane();
     Element* const at =
-        staging + line_of_lane() * line_stride + skew_of(run) + first_column_of_lane() * C.stride.w;
+        staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
 #pragma unroll
     for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
@@ -202,7 +199,7 @@ struct PanelStore {
   __device__ static void store_vectors(const Element* staging, const Run& run) {
     constexpr int lanes = 4 * phases, vectors = run_stride / vector, together = 4;
     const Element* const line = staging + line_of_lane() * line_stride;
-    const int skew = skew_of(run);
+    const int skew = skew_of<vector>(run.at);
 #pragma unroll
     for (int first = 0; first < vectors; first += lanes * together) {
       uint4 value[together];
@@ -215,20 +212,10 @@ struct PanelStore {
       for (int i = 0; i < together; ++i) {
         const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
         if (index >= vectors) break;
-        if (c >= run.first && c + vector <= run.end)
-          *reinterpret_cast<uint4*>(run.at + c) = value[i];
-        else if (c + vector > run.first && c < run.end)
-          store_part(run, c, value[i]);
+        device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
       }
     }
   }
-  __device__ static void store_part(const Run& run, int c, const uint4& value) {
-    const Element* const elements = reinterpret_cast<const Element*>(&value);
-#pragma unroll
-    for (int i = 0; i < vector; ++i)
-      if (c + i >= run.first && c + i < run.end) run.at[c + i] = elements[i];
-  }
-
   __device__ static void store_elements(const Element* staging, const Run* table) {
 #pragma unroll 4
     for (int item = lane_index(); item < runs * run_stride; item += warp_size) {

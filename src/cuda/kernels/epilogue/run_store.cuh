@@ -9,6 +9,7 @@
 // With any other strides, channels last first of all, sums go to memory directly.
 #pragma once
 
+#include "epilogue/vector_store.cuh"
 #include "ptx/barrier.cuh"
 #include "tile.cuh"
 
@@ -221,16 +222,7 @@ struct RunStore {
       const int index = item / vectors, place = item % vectors * vector;
       const Run run = run_table[index];
       const uint4 value = *reinterpret_cast<const uint4*>(buffer + run.staged + place);
-      const int skew = int(reinterpret_cast<u64>(run.at) / sizeof(Element) % vector);
-      const int c = place - skew;
-      if (c >= run.first && c + vector <= run.end) {
-        *reinterpret_cast<uint4*>(run.at + c) = value;
-      } else if (c + vector > run.first && c < run.end) {
-        const Element* const elements = reinterpret_cast<const Element*>(&value);
-#pragma unroll
-        for (int i = 0; i < vector; ++i)
-          if (c + i >= run.first && c + i < run.end) run.at[c + i] = elements[i];
-      }
+      device::store_vector<vector>(run.at, run.first, run.end, place - device::skew_of<vector>(run.at), value);
     }
   }
 

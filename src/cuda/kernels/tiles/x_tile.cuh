@@ -51,15 +51,8 @@ struct XTile {
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
   static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : positions / max_of(vector, 1);
-  static constexpr int lanes_for_units() {
-    if (last) return threads;
-    // Few lanes spread the work evenly over warps; many keep the offsets of a thread few.
-    int lanes = warp_size;
-    while (ceil_div(units, lanes) > 6 && lanes < threads) lanes *= 2;
-    return lanes;
-  }
-  static constexpr int unit_lanes = lanes_for_units();
+                                    : x_units(C);
+  static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
 

@@ -1,0 +1,28 @@
+// Stores of staged runs: vectors of 16 bytes that are aligned in memory and in the staging buffer, of which the first and
+// the last of a run may reach beyond it.
+#pragma once
+
+#include "base.cuh"
+
+namespace tconv::device {
+
+/// Outputs between `at` and the vector boundary before it.
+template <int Vector, class Element>
+__device__ int skew_of(const Element* at) {
+  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
+}
+
+/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
+template <int Vector, class Element>
+__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
+  if (c >= first && c + Vector <= end) {
+    *reinterpret_cast<uint4*>(at + c) = value;
+  } else if (c + Vector > first && c < end) {
+    const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+    for (int i = 0; i < Vector; ++i)
+      if (c + i >= first && c + i < end) at[c + i] = elements[i];
+  }
+}
+
+}  // namespace tconv::device
