@@ -71,8 +71,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs)
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .loading_warpgroups = " << c.loading_warpgroups << ", .fill_buffers = " << c.fill_buffers
-      << ", .panel_flat = " << text(c.panel_flat) << "};\n";
+      << ", .team_blocks = " << c.team_blocks << ", .loading_warpgroups = " << c.loading_warpgroups
+      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << "};\n";
   return out.str();
 }
 

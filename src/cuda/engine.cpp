@@ -270,10 +270,13 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   const bool warpgroup = s.family == Family::warpgroup;
   auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows,
                                                                    shape_class(s.layer, shape_), access, s.limits);
-  // For tests, which want every kernel on layers of every size: panels before all else, where they can serve.
-  if (std::getenv("TCONV_PREFER_PANELS"))
-    std::stable_partition(choices.begin(), choices.end(),
-                          [](const TileChoice& choice) { return choice.config.panel_columns > 0; });
+  // For tests, which want every kernel on layers of every size: panels before all else, where they can serve; and
+  // those that so many warpgroups share before others.
+  if (const char* const members = std::getenv("TCONV_PREFER_PANELS"))
+    for (const int at_least : {1, std::atoi(members)})
+      std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+        return choice.config.panel_columns > 0 && choice.config.team_blocks >= at_least;
+      });
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
@@ -373,7 +376,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const std::string tail = "_v" + number(c.x_vector) + (c.resident_steps ? "_resident" : "");
   if (c.panel_columns)
     return name + "_" + number(c.position_tiles) + "x" + number(c.panel_columns) + (c.panel_flat ? "_flat" : "") +
-           "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) + "_k" + number(c.chunk_words) +
+           "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
+           (c.team_blocks > 1 ? "_m" + number(c.team_blocks) : "") + "_k" + number(c.chunk_words) +
            (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +

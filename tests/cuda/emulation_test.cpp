@@ -36,7 +36,7 @@ void write(const std::filesystem::path& path, const std::string& text) {
 }
 
 /// A generated kernel as the CPU's compiler can take it.
-std::string emulated_source(std::string source, const std::string& entry) {
+std::string emulated_source(std::string source, const std::string& entry, int shared_bytes) {
   // The one instruction that is written out in the source.
   if (const auto begin = source.find("struct Wgmma {"); begin != std::string::npos) {
     const auto end = source.find("\n};\n", begin) + 4;
@@ -50,7 +50,8 @@ std::string emulated_source(std::string source, const std::string& entry) {
   return "#include \"emulate.hpp\"\n" + source +
          "\nextern \"C\" void emulated_launch(unsigned blocks, unsigned threads, " +
          "const void* params) {\n  const auto& p = *static_cast<const tconv::device::" + params[1].str() +
-         "*>(params);\n  for (unsigned block = 0; block < blocks; ++block)\n" +
+         "*>(params);\n  emulation::shared_bytes = " + std::to_string(shared_bytes) +
+         ";\n  for (unsigned block = 0; block < blocks; ++block)\n" +
          "    emulation::run_block(block, blocks, threads, [&] { tconv::device::" + entry + "(p); });\n}\n";
 }
 
@@ -80,7 +81,7 @@ class Emulator : public KernelRecord {
     Launch& launch = launches_[request.source];
     if (launch) return launch;
     const std::string name = (folder_ / ("kernel" + std::to_string(launches_.size()))).string();
-    write(name + ".cpp", emulated_source(request.source, request.entry));
+    write(name + ".cpp", emulated_source(request.source, request.entry, request.shared_bytes));
     const std::string command = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -shared -fPIC -I " +
                                 folder_.string() + " -o " + name + ".so " + name + ".cpp";
     if (std::system(command.c_str()) != 0) throw std::runtime_error("the CPU's compiler refused a kernel");
@@ -124,7 +125,7 @@ Case random_case(std::mt19937& rng) {
       work *= double(c.input[at] * l.kernel[at]);
     }
     const int64_t width_stride = l.stride[std::size_t(l.dims - 1)];
-    if (rows64) l.out_channels = l.groups * (64 << pick(0, 1)) / width_stride;
+    if (rows64) l.out_channels = l.groups * 64 * pick(1, 4) / width_stride;
     work *= double(l.out_channels / l.groups);
     if (pick(0, 1)) c.input[std::size_t(l.dims - 1)] = (c.input[std::size_t(l.dims - 1)] + 7) / 8 * 8;
     c.batch = pick(1, 3);
@@ -132,7 +133,9 @@ Case random_case(std::mt19937& rng) {
     const int mode = pick(0, 3);
     l.dtype = mode < 2 ? DType::f32 : mode == 2 ? DType::f16 : DType::bf16;
     l.precision = mode == 1 ? Precision::tf32 : Precision::fp32;
-    l.layout = l.dims > 1 && pick(0, 3) == 0 ? Layout::channels_last : Layout::channels_first;
+    l.layout = l.dims > 1 && pick(0, 2) == 0 ? Layout::channels_last : Layout::channels_first;
+    if (l.layout == Layout::channels_last && pick(0, 2))
+      l.in_channels = l.groups * 8 * pick(2, 6);  // whole vectors
     if (work * double(c.batch) > 4e6) continue;
     try {
       (void)shape_of(l, c.batch, c.input);
@@ -276,9 +279,10 @@ TEST(Emulation, RandomLayers) {
   for (int i = 0; i < layers; ++i) {
     const Case c = random_case(rng);
     SCOPED_TRACE("layer " + std::to_string(i));
-    // Panels are the choice for layers larger than these: every other layer asks for them.
+    // Panels are the choice for layers larger than these: every other layer asks for them, for one channel block
+    // or for several.
     if (i % 2)
-      setenv("TCONV_PREFER_PANELS", "1", 1);
+      setenv("TCONV_PREFER_PANELS", i % 4 == 1 ? "1" : "2", 1);
     else
       unsetenv("TCONV_PREFER_PANELS");
     check(emulator, c, rng, families);

@@ -51,14 +51,15 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
 /// Boxes whose rows are cut into products of equal width.
 void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1;
+  const int widest = c.team_blocks > 1 ? 256 : 192;
   for (const int tiles : {1, 2, 4})
     for (const int per_row : {1, 2}) {
       if (tiles % per_row != 0) continue;
-      std::set<int> widths{64, 96, 128, 160, 192};
+      std::set<int> widths{64, 96, 128, 160, 192, 224, 256};
       for (int parts = 1; parts <= 24; ++parts)
         widths.insert(round_up(ceil_div(ceil_div(positions.w, parts), per_row), 8));
       for (const int width : widths) {
-        if (width < 32 || width > 192 || width * tiles < 64 || width * tiles > 256) continue;
+        if (width < 32 || width > widest || width * tiles < 64 || width * tiles > 256) continue;
         c.panel_columns = width, c.position_tiles = tiles, c.box.w = width * per_row;
         if (ceil_div(positions.w, c.box.w) * c.box.w > 1.4 * positions.w + 8) continue;
         const int rows = tiles / per_row;
@@ -76,12 +77,13 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
 void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<GemmConfig>& found) {
   if (positions.w > 96) return;
   c.panel_flat = true, c.box.w = positions.w, c.window = 1;
+  const int widest = c.team_blocks > 1 ? 256 : 192;
   const auto consider = [&](int images, int d, int h) {
     c.images = images, c.box.d = d, c.box.h = h;
     const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
     for (const int tiles : {1, 2, 4}) {
       c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
-      if (c.panel_columns >= 32 && c.panel_columns <= 192 && panel_positions(c) <= 256) found.push_back(c);
+      if (c.panel_columns >= 32 && c.panel_columns <= widest && panel_positions(c) <= 256) found.push_back(c);
     }
   };
   const auto sizes = [](int limit) {
@@ -108,26 +110,29 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double products = products_per_step(c.math);
   const double octets = device::octets_of(c), chunks = device::chunks_of(c), tiles = c.position_tiles;
   const double element = device::element_bytes(c), parts = device::weight_parts(c);
-  const double outputs = double(c.rows) * device::box_positions(c) * c.stride.w / c.width_phases;  // of a tile
+  const double outputs = double(c.rows) * device::box_positions(c) * c.stride.w / c.width_phases;  // of a member
+  const double members = c.team_blocks;
 
-  // Sums over one set of types.
+  // Sums over one set of types: products and stores of a member, what a team fills.
   const double issued = steps.total * octets * tiles * products;
   const double tensor = issued * c.panel_columns / 2.0;
   const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_positions(c);
-  const double shared = issued * (64 + c.panel_columns) / 4.0 + x_words * (1 + parts) / 32 +
-                        types * outputs * (2 + element / 4) / 32;
+  const double shared = members * (issued * (64 + c.panel_columns) / 4.0 +
+                                   types * outputs * (c.channel_rows ? 1 : 2 + element / 4) / 32) +
+                        x_words * (1 + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_phases;
   const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles);
-  const double ragged = c.window > 1 ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
+  const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
   const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double l2 = weight_bytes * weight_share + x_words * 4 + stored;
-  const double memory = stored + x_unique;
-  const double resources =
-      std::max({tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) / types;
+  const double l2 = members * (weight_bytes * weight_share + stored) + x_words * 4;
+  const double memory = members * (stored + x_unique);
+  const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle,
+                                     memory / memory_bytes_per_cycle}) /
+                           types;
 
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
@@ -140,11 +145,14 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       !c.panel_flat
           ? 0
           : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) * run_instructions;
-  const double epilogue = passes * pass_latency + (staged + vectors + described) * issue_cycles;
+  const double direct = types * panel_positions(c) / 2.0 * (c.panel_flat ? 25 : 7) / (element / 2);
+  const double epilogue = c.channel_rows ? types * pass_latency + direct * issue_cycles
+                                         : passes * pass_latency + (staged + vectors + described) * issue_cycles;
   const double adding = c.math == Math::fp32 ? steps.total * chunks * tiles * (60 + c.panel_columns / 2.0) : 0;
-  const double chain =
-      (tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding + epilogue) / types +
-      tile_latency;
+  // Members wait while others of them multiply.
+  const double multiplying =
+      std::max(members * tensor, tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding);
+  const double chain = (multiplying + epilogue) / types + tile_latency;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const double put = units * unit * put_instructions * (c.math == Math::fp32 ? 1.4 : 1) * issue_cycles;
@@ -161,11 +169,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
                                           const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
-  if (rows.rows() > device::panel_rows || !layer.y_rows || layer.x_channels_last || 8 % layer.width_phases != 0)
-    return choices;
+  const bool stores = layer.channel_rows || (layer.y_rows && 8 % layer.width_phases == 0);
+  const bool loads = !layer.x_channels_last || layer.x_vector == 4;
+  if (rows.rows() > device::panel_rows || !stores || !loads) return choices;
   const Steps steps(rows);
-  const int64_t blocks = int64_t(layer.types) * layer.channel_blocks * layer.groups;
-
   const auto consider = [&](GemmConfig c) {
     // Slots as there is room for, of panels first.
     for (const auto& [warpgroups, buffers] :
@@ -191,11 +198,12 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       group = g;
     }
     c.resident_steps = 0, c.steps_per_slab = slab;
-    c.teams = 1, c.blocks_per_sm = 2;
+    c.teams = 1, c.blocks_per_sm = c.team_blocks > 1 ? 1 : 2;
     consider(c);
-    if (!steps.equal || blocks > limits.multiprocessors) return;
+    if (!steps.equal || device::block_sets_of(c) > limits.multiprocessors) return;
     c.resident_steps = steps.most, c.steps_per_slab = group;
     consider(c);
+    if (c.team_blocks > 1) return;
     c.teams = 2, c.blocks_per_sm = 1;
     consider(c);
   };
@@ -206,12 +214,16 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
   c.x_stages = 0, c.fill_buffers = c.loading_warpgroups = 1;
   c.panel_columns = 8, c.images = 1;  // so that sizes are those of this kernel
-  add_rows(c, positions, boxes);
-  add_flat(c, positions, shape.batch, boxes);
+  for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
+    if (c.channel_blocks % c.team_blocks != 0) continue;
+    add_rows(c, positions, boxes);
+    add_flat(c, positions, shape.batch, boxes);
+  }
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;
-      if (window > 1 && (box.panel_flat || positions.w <= box.box.w || device::box_advance(box) * 2 <= box.box.w))
+      if (window > 1 && (box.panel_flat || box.channel_rows || positions.w <= box.box.w ||
+                         device::box_advance(box) * 2 <= box.box.w))
         continue;
       for (const int octets : {4, 2, 1}) {
         if (octets > 1 && device::octets_of(c) % octets != 0) continue;

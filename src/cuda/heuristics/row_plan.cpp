@@ -276,8 +276,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const int64_t steps = int64_t(shifts.d[std::size_t(d)].size() * shifts.h[std::size_t(h)].size()) *
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
-  // The panel kernel has 64 rows in any case, and in 16 bits it is ahead of the other.
-  const bool panels = channels_per_word == 2 && !channel_rows && 8 % plan.width_phases == 0;
+  // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
+  const bool panels = channel_rows || (channels_per_word == 2 && 8 % plan.width_phases == 0);
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_phases);
 
   const int64_t pair_rows = g.group_out * plan.width_phases;

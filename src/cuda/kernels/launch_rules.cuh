@@ -11,11 +11,15 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
+constexpr long long at_most(long long value, long long limit) {
+  return value < limit ? value : limit;
+}
 constexpr long long between(long long low, long long value, long long high) {
   return value < low ? low : at_most(value, high);
 }
-constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
+constexpr long long parts_of(long long whole, long long part) {
+  return (whole + part - 1) / part;
+}
 
 /// Positions q of one dimension that have an output.
 constexpr int positions_of(long long out, int stride, int padding) {
@@ -43,7 +47,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
   ForwardParams p{};
   p.in = in, p.out = out, p.batch = int(batch);
   p.boxes = boxes_of(c, out);
-  p.tiles = int(parts_of(batch, c.images) * c.types * c.channel_blocks * c.groups * volume(p.boxes));
+  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes));
   return p;
 }
 
@@ -53,8 +57,8 @@ constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multipro
   const long long most = (long long)multiprocessors * c.blocks_per_sm;
   if (!c.teams) return at_most(tiles, most);
   if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
-  const long long row_blocks = (long long)c.types * c.channel_blocks * c.groups;
-  return row_blocks * between(1, most / row_blocks, parts_of(tiles / row_blocks, c.teams));
+  const long long sets = block_sets_of(c);
+  return sets * between(1, most / sets, parts_of(tiles / sets, c.teams));
 }
 
 constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
@@ -68,7 +72,9 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
 
 // ---- Direct --------------------------------------------------------------------------------------
 
-constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
+constexpr int floor_div(int a, int b) {
+  return a / b - (a % b < 0);
+}
 
 /// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
 struct RowCut {

@@ -7,8 +7,10 @@
 // x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and stores.
-// While a team stores, or its x is under way, the tensor cores work for the other one, or for another block.
+// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and
+// stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
+// block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
+// fetched and turned once for them.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
@@ -16,6 +18,7 @@
 // C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
 #pragma once
 
+#include "epilogue/panel_channel_store.cuh"
 #include "epilogue/panel_store.cuh"
 #include "ptx/async_copy.cuh"
 #include "ptx/barrier.cuh"
@@ -35,14 +38,16 @@ struct PanelGemm {
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = panel_loaders(C) + warpgroup_size;
+  static constexpr int team_threads = panel_loaders(C) + C.team_blocks * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
+  /// Of a thread that multiplies: which of the team's channel blocks it works on.
+  __device__ static int member() { return (Loaders::index() - panel_loaders(C)) / warpgroup_size; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
   };
   using Panel = XPanel<C, Loaders>;
-  using Store = PanelStore<C, Tables>;
+  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
 
   struct Shared {
@@ -55,16 +60,20 @@ struct PanelGemm {
       extern __shared__ __align__(128) unsigned char memory[];
       constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
       resident_weights = ptx::shared_address(memory);
-      panels = memory + resident_bytes(C) + team * panel_team_bytes(C);
+      panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
       weights = ptx::shared_address(panels) + panels_bytes;
-      store = panels + panels_bytes + weight_ring_bytes(C);
-      barriers = resident_weights + resident_bytes(C) + C.teams * panel_team_bytes(C) +
+      store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
+      barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
                  (1 + team * panel_team_barriers(C)) * 8;
     }
     __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
     __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
-    __device__ u32 weights_full(int slot) const { return panel_full(2 * C.panel_stages + slot); }
-    __device__ u32 weights_empty(int slot) const { return panel_full(2 * C.panel_stages + C.stages + slot); }
+    __device__ u32 weights_full(int member, int slot) const {
+      return panel_full(2 * (C.panel_stages + member * C.stages) + slot);
+    }
+    __device__ u32 weights_empty(int member, int slot) const { return weights_full(member, C.stages + slot); }
+    /// The ring of weights of a member.
+    __device__ u32 weights_of(int member) const { return weights + member * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
   };
 
@@ -75,12 +84,13 @@ struct PanelGemm {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
           ptx::barrier_init(shared.panel_full(i), warps * C.loading_warpgroups);
-          ptx::barrier_init(shared.panel_empty(i), warps);
+          ptx::barrier_init(shared.panel_empty(i), warps * C.team_blocks);
         }
-        for (int i = 0; i < C.stages; ++i) {
-          ptx::barrier_init(shared.weights_full(i), 1);
-          ptx::barrier_init(shared.weights_empty(i), warps);
-        }
+        for (int member = 0; member < C.team_blocks; ++member)
+          for (int i = 0; i < C.stages; ++i) {
+            ptx::barrier_init(shared.weights_full(member, i), 1);
+            ptx::barrier_init(shared.weights_empty(member, i), warps);
+          }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
       ptx::barrier_init_fence();
@@ -157,7 +167,14 @@ struct PanelGemm {
 
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
-  /// The slabs of weights of a team, in the order its products take them. All threads keep count, one copies.
+  /// The tile of a member of the team.
+  __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
+    Tile tile = schedule.tile(p);
+    tile.channel_block += member();
+    return tile;
+  }
+
+  /// The slabs of weights of a member, in the order its products take them. All threads keep count, one copies.
   struct WeightStream {
     const ForwardParams& p;
     const Shared& shared;
@@ -174,17 +191,19 @@ struct PanelGemm {
     }
     __device__ void seek() {
       Tile tile;
-      if (schedule.seek_products(p, tile)) steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+      if (!schedule.seek_products(p, tile)) return;
+      tile.channel_block += member();
+      steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
       constexpr int bytes = group_steps * step_bytes;
       if (thread() == 0) {
-        const u32 full = shared.weights_full(slot);
+        const u32 full = shared.weights_full(member(), slot);
         ptx::barrier_arrive_expect(full, octets * bytes);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          ptx::bulk_load(shared.weights + slot * row_slab_bytes(C) + o * bytes,
+          ptx::bulk_load(shared.weights_of(member()) + slot * row_slab_bytes(C) + o * bytes,
                          packed + i64(o) * steps * step_bytes, bytes, full);
       }
       step += group_steps, packed += bytes;
@@ -199,7 +218,7 @@ struct PanelGemm {
     }
     /// Fills a slot again whose products are complete, as far as this warp knows.
     __device__ void refill(const Ring<C.stages>& used) {
-      const u32 empty = shared.weights_empty(used.slot);
+      const u32 empty = shared.weights_empty(member(), used.slot);
       release(empty);
       if (thread() == 0) ptx::barrier_wait(empty, used.parity);
       copy(used.slot);
@@ -216,11 +235,12 @@ struct PanelGemm {
   using Weights = typename Select<resident, ResidentWeights, WeightStream>::Type;
 
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
-    unsigned char* const memory = shared.store + thread() / warp_size * panel_store_bytes(C);
+    constexpr int warps = warpgroup_size / warp_size;
+    unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
-      const Tile tile = schedule.tile(p);
+      const Tile tile = tile_of(schedule, p);
       const typename Store::Bias bias(p, tile);
       float sum[position_tiles][registers];
       if constexpr (split)
@@ -241,15 +261,18 @@ struct PanelGemm {
   /// Where the weights of a group of steps are.
   __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
     if constexpr (resident)
-      return shared.resident_weights + (chunk * octets * C.resident_steps + step) * step_bytes;
+      return shared.resident_weights + member() * resident_bytes(C) +
+             (chunk * octets * C.resident_steps + step) * step_bytes;
     else
-      return shared.weights + weights.next.slot * row_slab_bytes(C);
+      return shared.weights_of(member()) + weights.next.slot * row_slab_bytes(C);
   }
   static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
-  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
+  __device__ static u64 further(u64 operand, int bytes) {
+    return operand + u64(bytes / 16);
+  }
 
   /// Whether a panel is there already; the same for all lanes of a warp.
   __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
@@ -277,7 +300,8 @@ struct PanelGemm {
                                   Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(type);
     const int entry = Tables::first_entry(type);
-    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the group.
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
+    // group.
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
     if constexpr (!one_group) clear(sum);
     if (steps == 0) return;
@@ -298,7 +322,8 @@ struct PanelGemm {
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
-        if constexpr (!resident) ptx::barrier_wait(shared.weights_full(weights.next.slot), weights.next.parity);
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int s = 0; s < group_steps; ++s) {
@@ -330,8 +355,8 @@ struct PanelGemm {
   }
 
   /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
-  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every addition
-  /// rounds. While the sums of one product are added, the next one is formed.
+  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
+  /// addition rounds. While the sums of one product are added, the next one is formed.
   __device__ static void multiply_split(float (&sum)[position_tiles][registers], int type, const Shared& shared,
                                         Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(type);
@@ -345,13 +370,15 @@ struct PanelGemm {
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
-        if constexpr (!resident) ptx::barrier_wait(shared.weights_full(weights.next.slot), weights.next.parity);
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
         constexpr int buffers = split_buffers(C);
         constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
         float part[buffers][registers];
 #pragma unroll
         for (int i = 0; i < parts + buffers - 1; ++i) {
-          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (i < parts)
+            issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
           if (const int done = i - (buffers - 1); done >= 0) {
             if (i < parts && buffers == 2)
               ptx::wgmma_wait<1>();
@@ -368,7 +395,9 @@ struct PanelGemm {
   }
 
   /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
-  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1
+                                    : group_steps % 3 == 0      ? 3
+                                                                : min_of(2, group_steps);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {

@@ -32,7 +32,7 @@ struct TeamSchedule {
   static constexpr bool resident = C.resident_steps > 0;
   int block, box, box_stride, boxes;
   __device__ TeamSchedule(const ForwardParams& p, int team) {
-    constexpr int blocks = Tile::blocks(C);
+    constexpr int blocks = block_sets_of(C);
     if constexpr (resident) {
       block = blockIdx.x % blocks;
       box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
@@ -65,14 +65,16 @@ struct TeamSchedule {
   }
 };
 
-/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and shared
-/// memory is smaller still.
+/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
+/// shared memory is smaller still.
 template <GemmConfig C, class Tables>
 __device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
   const TeamSchedule<C, Tables> schedule(p, 0);
   const Tile tile = Tile::decode<C>(p, schedule.block, 0);
-  ptx::barrier_arrive_expect(barrier, resident_bytes(C));
-  ptx::bulk_load(shared, schedule.weights(p, tile), resident_bytes(C), barrier);
+  // Those of neighbouring channel blocks follow one another.
+  constexpr int bytes = C.team_blocks * resident_bytes(C);
+  ptx::barrier_arrive_expect(barrier, bytes);
+  ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
 }
 
 /// Hands a slot over: one lane of each warp says so.

@@ -8,19 +8,17 @@ namespace tconv::device {
 
 /// One tile of work: a row block over one box of positions of one image, or of a few.
 struct Tile {
-  int type, channel_block, group;  // the row block
+  int type, channel_block, group;  // the row block, or the first of those that a team works on
   Int3 origin;                     // first position q of the box
   int box_w;                       // which box along the width
   int n;                           // the (first) image
 
-  static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
-
-  /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid: types
-  /// differ in their steps, and where the grid is a multiple of their number, the same teams would always have the
-  /// longest. (The general kernel works out tiles too often for the division.)
+  /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
+  /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
+  /// have the longest. (The general kernel works out tiles too often for the division.)
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
-    constexpr int count = blocks(C);
+    constexpr int count = block_sets_of(C);
     const int box = index / count;
     int block = index % count;
     if constexpr (C.teams > 0 && C.types > 1)
@@ -32,7 +30,8 @@ struct Tile {
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
     t.type = block % C.types, block /= C.types;
-    t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
+    constexpr int sets = C.channel_blocks / C.team_blocks;
+    t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
     t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;

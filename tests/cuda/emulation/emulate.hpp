@@ -80,6 +80,8 @@ struct Index {
   unsigned x = 0;
 };
 
+inline unsigned shared_bytes = 0;  // that the kernel was launched with
+
 [[noreturn]] inline void fail(const char* what) {
   std::fprintf(stderr, "emulation: %s\n", what);
   std::_Exit(3);
@@ -212,6 +214,13 @@ inline void __syncwarp() {
 inline unsigned __shfl_sync(unsigned, unsigned value, int from) {
   unsigned result = 0;
   emulation::exchange<1>({value}, [&](const std::vector<unsigned>& all) { result = all[std::size_t(from)]; });
+  return result;
+}
+
+inline unsigned __shfl_xor_sync(unsigned, unsigned value, int mask) {
+  const unsigned other = threadIdx.x % 32 ^ unsigned(mask);
+  unsigned result = 0;
+  emulation::exchange<1>({value}, [&](const std::vector<unsigned>& all) { result = all[std::size_t(other)]; });
   return result;
 }
 

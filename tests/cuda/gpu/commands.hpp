@@ -25,6 +25,6 @@ int caching(const std::string& self);
 int use(const std::string& name, const std::string& mode);
 
 /// Times the tiles the cost model likes best, one line each with the model's price beside it.
-int tune(const std::string& mode, int count, const std::vector<std::string>& names);
+int tune(const std::string& mode, int count, std::vector<std::string> names);
 
 }  // namespace tconv::cuda::check

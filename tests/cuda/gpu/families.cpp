@@ -94,11 +94,13 @@ int families() {
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
-  // the choice for layers larger than these.
-  for (const char* const asked : {"TCONV_NO_WGMMA", "TCONV_PREFER_PANELS", ""}) {
+  // the choice for layers larger than these; of one channel block, then of several.
+  const std::pair<const char*, const char*> all_asked[] = {
+      {"TCONV_NO_WGMMA", "1"}, {"TCONV_PREFER_PANELS", "1"}, {"TCONV_PREFER_PANELS", "2"}, {"", ""}};
+  for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS");
-    if (*asked) setenv(asked, "1", 1);
+    if (*asked) setenv(asked, value, 1);
     in_parallel(int(all.size()),
                 [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });
     for (const Case& c : all) failures += check(tools, c, touched), ++count;

@@ -59,8 +59,11 @@ std::vector<cli::Problem> random_problems(int count, unsigned seed) {
 
 }  // namespace
 
-int tune(const std::string& mode_name, int count, const std::vector<std::string>& names) {
+int tune(const std::string& mode_name, int count, std::vector<std::string> names) {
   const Mode& mode = mode_named(mode_name);
+  const bool last = !names.empty() && names[0] == "last";
+  if (last) names.erase(names.begin());
+  const Layout layout = last ? Layout::channels_last : Layout::channels_first;
   struct Entry {
     cli::Problem problem;
     TileChoice choice;
@@ -83,10 +86,16 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
                                                                   : device::Math::fp32;
     const int per_word = size_of(mode.dtype) == 2 ? 2 : 1;
     Access access;
-    access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word : s.input[2] % per_word == 0 ? per_word : 1;
+    access.x_channels_last = last, access.y_rows = !last, access.y_pairs = last && g.out_channels() % 2 == 0;
+    if (last)
+      access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
+    else
+      access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word
+                        : s.input[2] % per_word == 0     ? per_word
+                                                         : 1;
     RowPlan rows;
     const bool warpgroups = gpu().major == 9 &&
-                            make_wide_row_plan(g, per_word, math == device::Math::fp32 ? 2 : 1, false, rows) &&
+                            make_wide_row_plan(g, per_word, math == device::Math::fp32 ? 2 : 1, last, rows) &&
                             suits_warpgroups(g, math, rows);
     if (!warpgroups && !make_row_plan(g, per_word, 4, rows)) continue;
     // The best of each kind, tiles that differ in more than their pipeline; the favourites first, then a sample of
@@ -95,16 +104,16 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
       int count = 0, skipped = 1;
     };
     std::map<std::string, int> seen;
-    std::map<bool, Taken> taken;  // of the panel kernel and of others
+    std::map<int, Taken> taken;  // of the panel kernel by the warpgroups of a team, and of others
     for (const TileChoice& choice :
          (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
       const auto& c = choice.config;
       std::string kind;
       for (const int part :
            {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm,
-            c.panel_columns, c.chunk_words, c.fill_buffers, c.loading_warpgroups})
+            c.panel_columns, c.chunk_words, c.fill_buffers, c.loading_warpgroups, c.team_blocks})
         kind += std::to_string(part) + ".";
-      Taken& t = taken[c.panel_columns > 0];
+      Taken& t = taken[c.panel_columns > 0 ? std::min(c.team_blocks, 2) : 0];
       if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
       entries.push_back({problem, choice, rows, nullptr});
       ++t.count;
@@ -137,8 +146,8 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
     x.fill(0), w.fill(0);  // the time does not depend on values
     const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
-    const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, Layout::channels_first);
-    const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, Layout::channels_first);
+    const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
+    const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
     const auto image = [](const Tensor& t) {
       return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
                                   int(t.strides[4])};
@@ -152,13 +161,14 @@ int tune(const std::string& mode_name, int count, const std::vector<std::string>
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d "
-        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %dx%d\n",
+        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %dx%d "
+        "members %d\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
         c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loading_warpgroups,
-        c.fill_buffers);
+        c.fill_buffers, c.team_blocks);
     std::fflush(stdout);
     Judged& j = judged[e.problem.name];
     if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;

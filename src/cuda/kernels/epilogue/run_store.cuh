@@ -9,6 +9,7 @@
 // With any other strides, channels last first of all, sums go to memory directly.
 #pragma once
 
+#include "epilogue/row_place.cuh"
 #include "epilogue/vector_store.cuh"
 #include "ptx/barrier.cuh"
 #include "tile.cuh"
@@ -110,30 +111,13 @@ struct RunStore {
   __device__ static int column(int tile, int half) {
     return tile * 64 + Team::thread() / warp_size * 16 + lane_index() / 4 + half * 8;
   }
-  __device__ static int first_row_of_pair() { return lane_index() % 4 * 2; }
+  __device__ static int first_row_of_pair() {
+    return lane_index() % 4 * 2;
+  }
 
-  /// A row of the product as a line and the phase of an output.
-  struct RowPlace {
-    int line, phase;
-    __device__ explicit RowPlace(int row) {
-      int index;
-      if constexpr (C.channel_rows) {
-        constexpr int channels = C.channels_per_block;
-        index = row / channels % phases;
-        line = row / (channels * phases) * channels + row % channels;
-      } else {
-        index = row % phases, line = row / phases;
-      }
-      phase = index;
-      if constexpr (phases < C.stride.w) {
-#pragma unroll
-        for (int i = 0; i < phases; ++i)
-          if (index == i) phase = phase_with_taps(C, i);
-      }
-    }
-  };
-
-  __device__ static u32 skew_of(u32 low) { return low % vector; }
+  __device__ static u32 skew_of(u32 low) {
+    return low % vector;
+  }
 
   __device__ static void stage(Element* buffer, const Line* table, const ForwardParams& p,
                                const float (&sum)[position_tiles][registers], int pass) {
@@ -156,7 +140,7 @@ struct RunStore {
       if constexpr (8 % phases != 0) asm volatile("" ::: "memory");
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const RowPlace row(n * 8 + first_row_of_pair() + e);
+        const RowPlace<C> row(n * 8 + first_row_of_pair() + e);
         if (C.rows % phases != 0 && row.line >= lines) continue;
         const Line& line = table[row.line];
         const float bias = line.bias;
@@ -231,7 +215,7 @@ struct RunStore {
     Element* const y = static_cast<Element*>(p.y);
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     // Pairs of rows are neighbouring channels, and stay together where memory has them together.
-    constexpr bool pairs = C.y_pairs && C.channel_rows && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+    constexpr bool pairs = rows_in_pairs<C>;
 #pragma unroll
     for (int m = 0; m < position_tiles; ++m)
 #pragma unroll
@@ -246,7 +230,7 @@ struct RunStore {
         for (int n = 0; n < C.rows / 8; ++n)
 #pragma unroll
           for (int e = 0; e < 2; e += pairs ? 2 : 1) {
-            const RowPlace row(n * 8 + first_row_of_pair() + e);
+            const RowPlace<C> row(n * 8 + first_row_of_pair() + e);
             if (row.line >= lines) continue;
             const Line& line = table[row.line];
             if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||

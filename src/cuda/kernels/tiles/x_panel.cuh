@@ -4,7 +4,8 @@
 //
 // A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
-// joined on their way. Neighbouring threads have neighbouring positions, in memory and here.
+// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
+// four words are one load, and neighbouring threads have neighbouring slices.
 #pragma once
 
 #include "mma/split.cuh"
@@ -28,6 +29,10 @@ template <>
 struct WordOf<8> {
   using Type = uint2;
 };
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
 
 template <GemmConfig C, class Threads>
 struct XPanel {
@@ -36,16 +41,18 @@ struct XPanel {
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
   static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
-  static_assert(!C.x_channels_last && positions % unit == 0);
+  static constexpr bool channels_last = C.x_channels_last;
+  static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
 
-  /// What one load brings: an element of each position of the unit.
-  using Load = typename WordOf<unit * int(sizeof(Element))>::Type;
+  /// What one load brings: an element of each position of the unit, or a slice of a position.
+  using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
+  static constexpr int loads = channels_last ? 1 : channels;  // of a unit and slice
   struct Buffer {
-    Load value[units][depth][channels];
+    Load value[units][depth][loads];
   };
 
-  __device__ static int lane() { return Threads::index() % lanes; }
-  __device__ static int group() { return Threads::index() / lanes; }
+  __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
+  __device__ static int group() { return channels_last ? Threads::index() % groups : Threads::index() / lanes; }
   /// Whether every thread has a unit or slice of this number.
   __device__ static bool has_unit(int j) {
     return (positions / unit) % lanes == 0 || j < units - 1 || lane() + j * lanes < positions / unit;
@@ -64,7 +71,8 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
@@ -86,19 +94,20 @@ struct XPanel {
 #pragma unroll
           for (int k = 0; k < depth; ++k)
 #pragma unroll
-            for (int i = 0; i < channels; ++i) buffer.value[j][k][i] = Load{};
+            for (int i = 0; i < loads; ++i) buffer.value[j][k][i] = Load{};
       }
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         const int channel = (chunk * slices + k * groups) * channels;  // from this thread's first
         const Element* source = first + channel * channel_stride;
 #pragma unroll
-        for (int i = 0; i < channels; ++i, source += channel_stride) {
+        for (int i = 0; i < loads; ++i, source += channel_stride) {
           const bool exists = whole_chunks || (channel + group() * channels + i < C.group_in && has_slice(k));
 #pragma unroll
           for (int j = 0; j < units; ++j) {
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+            if (exists && offset[j] >= 0)
+              buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
           }
         }
       }
@@ -111,10 +120,12 @@ struct XPanel {
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         if (!has_unit(j) || !has_slice(k)) continue;
-        uint4* const to =
-            reinterpret_cast<uint4*>(panel) + (k * groups + group()) * positions + (lane() + j * lanes) * unit;
-        const Load(&v)[channels] = buffer.value[j][k];
-        if constexpr (unit == 1) {
+        uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
+                          (lane() + j * lanes) * unit;
+        const Load(&v)[loads] = buffer.value[j][k];
+        if constexpr (channels_last) {
+          put(to, v[0].x, v[0].y, v[0].z, v[0].w);
+        } else if constexpr (unit == 1) {
           put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
@@ -134,7 +145,7 @@ struct XPanel {
  private:
   /// Word `index` of the slice at one position of the unit.
   template <int Position>
-  __device__ static u32 word(const Load (&v)[channels], int index) {
+  __device__ static u32 word(const Load (&v)[loads], int index) {
     if constexpr (per_word == 2) {
       const u32 low = v[2 * index], high = v[2 * index + 1];
       if constexpr (unit == 1)
@@ -156,7 +167,7 @@ struct XPanel {
       split_tf32(c, head.z, rest.z);
       split_tf32(d, head.w, rest.w);
       *to = head;
-      to[slices * positions] = rest;
+      to[slices * panel_slice_stride(C)] = rest;
     } else if constexpr (C.math == Math::tf32) {
       *to = make_uint4(ptx::round_tf32(a), ptx::round_tf32(b), ptx::round_tf32(c), ptx::round_tf32(d));
     } else {

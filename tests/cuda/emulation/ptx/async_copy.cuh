@@ -18,7 +18,7 @@ inline u32 shared_address(const void* pointer) {
   return u32(offset);
 }
 inline unsigned char* shared_pointer(u32 address, u32 bytes) {
-  emulation::require(address + bytes <= sizeof memory, "an access outside shared memory");
+  emulation::require(address + bytes <= emulation::shared_bytes, "an access outside shared memory");
   return shared_array + address;
 }
 
