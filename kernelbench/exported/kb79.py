@@ -3063,6 +3063,8 @@ bool any(const Attempt& attempt) {
 #include <c10/cuda/CUDAStream.h>
 
 #include <climits>
+#include <string>
+#include <vector>
 
 namespace {
 
@@ -3137,30 +3139,50 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
   });
 }
 
+// Messages are put together from strings and handed over whole. Given its parts, TORCH_CHECK would write them to a
+// stream, and where this extension is linked with a C++ library of its own beside PyTorch's (a static libstdc++),
+// the first number written crashes: the stream looks its locale's facets up in one library by the ids of the other.
+std::string text(const char* words) { return words; }
+std::string text(int64_t number) { return std::to_string(number); }
+std::string text(at::ScalarType type) { return c10::toString(type); }
+std::string text(const at::Device& device) { return device.str(); }
+std::string text(at::IntArrayRef sizes) {
+  std::string out;
+  for (const int64_t size : sizes) out += (out.empty() ? "" : ", ") + std::to_string(size);
+  return "(" + out + ")";
+}
+template <class... Parts>
+std::string message(const Parts&... parts) {
+  return (text(parts) + ...);
+}
+
 Sizes check(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   const auto check_one = [&](const char* name, const at::Tensor& t) {
-    TORCH_CHECK(t.defined() && t.is_cuda(), name, " must be a CUDA tensor");
-    TORCH_CHECK(t.device() == x.device(), name, " must be on the device of x, ", x.device(), ", got ", t.device());
-    TORCH_CHECK(t.layout() == at::kStrided, name, " must be a dense tensor, got ", t.layout());
-    TORCH_CHECK(t.scalar_type() == dtype, name, " must hold ", dtype, ", got ", t.scalar_type());
-    TORCH_CHECK(t.is_contiguous(), name, " must be contiguous");
+    TORCH_CHECK(t.defined() && t.is_cuda(), message(name, " must be a CUDA tensor"));
+    TORCH_CHECK(t.device() == x.device(),
+                message(name, " must be on the device of x, ", x.device(), ", got ", t.device()));
+    TORCH_CHECK(t.layout() == at::kStrided, message(name, " must be a dense tensor"));
+    TORCH_CHECK(t.scalar_type() == dtype, message(name, " must hold ", dtype, ", got ", t.scalar_type()));
+    TORCH_CHECK(t.is_contiguous(), message(name, " must be contiguous"));
   };
   check_one("x", x);
   check_one("weight", weight);
   if (bias) check_one("bias", *bias);
-  TORCH_CHECK(x.dim() == dims + 2, "x must have ", dims + 2, " dimensions, got ", x.dim());
-  TORCH_CHECK(x.size(1) == in_channels, "x must have ", in_channels, " channels, got ", x.size(1));
+  TORCH_CHECK(x.dim() == dims + 2, message("x must have ", dims + 2, " dimensions, got ", x.dim()));
+  TORCH_CHECK(x.size(1) == in_channels, message("x must have ", in_channels, " channels, got ", x.size(1)));
   std::vector<int64_t> weight_sizes{in_channels, out_channels / groups};
   weight_sizes.insert(weight_sizes.end(), kernel, kernel + dims);
-  TORCH_CHECK(weight.sizes() == weight_sizes, "weight must have sizes ", weight_sizes, ", got ", weight.sizes());
-  TORCH_CHECK(!bias || bias->sizes() == at::IntArrayRef({out_channels}), "bias must have ", out_channels,
-              " elements, got ", bias->sizes());
+  TORCH_CHECK(weight.sizes() == weight_sizes,
+              message("weight must have sizes ", at::IntArrayRef(weight_sizes), ", got ", weight.sizes()));
+  TORCH_CHECK(!bias || bias->sizes() == at::IntArrayRef({out_channels}),
+              message("bias must have ", out_channels, " elements, got sizes ", bias->sizes()));
   Sizes s{x.size(0)};
   for (int d = 0; d < dims; ++d) {
     const int64_t in = s.in[3 - dims + d] = x.size(2 + d);
     const int64_t out = s.out[3 - dims + d] =
         (in - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + output_padding[d] + 1;
-    TORCH_CHECK(in > 0 && out > 0, "x is too small: its size ", in, " in dimension ", d, " gives ", out, " outputs");
+    TORCH_CHECK(in > 0 && out > 0,
+                message("x is too small: its size ", in, " in dimension ", d, " gives ", out, " outputs"));
   }
   TORCH_CHECK(volume(s.in) < INT_MAX && volume(s.out) < INT_MAX,
               "one channel of an image must have fewer than 2^31 elements");
@@ -3180,7 +3202,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
   at::Tensor y = at::empty(y_sizes, x.options());
   if (y.numel() == 0) return y;
   TORCH_CHECK(run(sizes, x, weight, bias ? bias->const_data_ptr() : nullptr, y),
-              "x is too large for the kernels of this file: ", x.sizes());
+              message("x is too large for the kernels of this file: ", x.sizes()));
   return y;
 }
 """
@@ -3190,7 +3212,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_01e535c0a858_sm{architecture}",
+        name=f"tconv_kb79_6763276b3901_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

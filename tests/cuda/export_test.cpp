@@ -98,11 +98,13 @@ TEST(Export, TheConstructorIsWhatWasAskedFor) {
   EXPECT_NE(text.find("name=f\"mine_"), std::string::npos);
 }
 
-/// What the host's part of an exported file uses of PyTorch and CUDA, declared.
+/// What the host's part of an exported file uses of PyTorch and CUDA, declared. Messages are whole strings: of
+/// several parts PyTorch would make one with a stream (see host.cu.in).
 const char torch_stub[] = R"(
 #include <climits>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 #include "cuda/kernels/launch_rules.cuh"
 namespace at {
@@ -110,9 +112,11 @@ enum ScalarType { kInt, kFloat, kDouble, kHalf, kBFloat16 };
 constexpr int kStrided = 0;
 using IntArrayRef = std::vector<int64_t>;
 struct Options { Options dtype(ScalarType) const; };
+struct Device { std::string str() const; bool operator==(const Device&) const; };
 struct Tensor {
   bool defined() const, is_cuda() const, is_contiguous() const;
-  int device() const, dim() const, layout() const;
+  at::Device device() const;
+  int dim() const, layout() const;
   int64_t size(int) const, stride(int) const, numel() const, element_size() const;
   std::vector<int64_t> sizes() const;
   ScalarType scalar_type() const;
@@ -123,8 +127,9 @@ struct Tensor {
 };
 Tensor empty(const std::vector<int64_t>&, Options);
 }
+namespace c10 { const char* toString(at::ScalarType); }
 namespace c10::cuda {
-struct CUDAGuard { explicit CUDAGuard(int); };
+struct CUDAGuard { explicit CUDAGuard(at::Device); };
 int current_device();
 void* getCurrentCUDAStream();
 }
@@ -133,9 +138,9 @@ enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySi
 int cudaDeviceGetAttribute(int*, int, int);
 int cudaFuncSetAttribute(const void*, int, int);
 int cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, void*);
-template <class... Text> void check_that(bool, const Text&...);
+void check_that(bool, const std::string& message);
 #define TORCH_CHECK(...) check_that(__VA_ARGS__)
-#define C10_CUDA_CHECK(call) check_that((call) == 0)
+#define C10_CUDA_CHECK(call) check_that((call) == 0, "")
 namespace tconv::device::selected {
 constexpr long long packed_words = 1;
 namespace packing { void pack(PackParams); constexpr int shared_bytes = 0; }

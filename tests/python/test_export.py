@@ -3,6 +3,9 @@
 import importlib.util
 import inspect
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import cpp_extension
 
 import tconv
 from test_kernelbench import PROBLEMS, load
@@ -174,9 +178,9 @@ BAD_CALLS = (
 )
 
 
-def arguments_with(wrong=None, changes=None):
+def arguments_with(wrong=None, changes=None, device="cuda"):
     return [
-        torch.empty(**{"size": size, "device": "cuda", **((changes or {}) if at == wrong else {})})
+        torch.empty(**{"size": size, "device": device, **((changes or {}) if at == wrong else {})})
         for at, size in enumerate(GOOD_SIZES)
     ]
 
@@ -204,37 +208,117 @@ def test_a_module_refuses_what_it_is_not_made_for():
     assert model(torch.randn(0, 128, 8, device="cuda")).shape == (0, 128, 10)
 
 
-# In a process of its own, so that a crash is one failed test that says in which call it was.
-EXTENSION_CHECKS = """
-import re
-import torch
-from test_export import BAD_CALLS, GOOD_SIZES, arguments_with, exported
-
-extension = exported(64)._extension(*torch.cuda.get_device_capability())
-good = arguments_with()
-calls = [(arguments_with(wrong, changes), message) for wrong, changes, message in BAD_CALLS]
-for at, name in enumerate(("x", "weight", "bias")):
-    apart = torch.empty(*GOOD_SIZES[at], 2, device="cuda")[..., 0]
-    calls.append(([*good[:at], apart, *good[at + 1 :]], f"{name} must be contiguous"))
-for arguments, message in calls:
-    print("expected:", message, flush=True)
-    try:
-        extension.forward(*arguments)
-    except RuntimeError as error:
-        assert re.search(message, str(error)), str(error)
-    else:
-        raise AssertionError("no error")
-assert extension.forward(*good).shape == (1, 128, 10)
-"""
+def expect_refusals(forward, device):
+    """Calls kb64's forward with everything it must refuse."""
+    good = arguments_with(device=device)
+    calls = [(arguments_with(wrong, changes, device), message) for wrong, changes, message in BAD_CALLS]
+    for at, name in enumerate(("x", "weight", "bias")):
+        apart = torch.empty(*GOOD_SIZES[at], 2, device=device)[..., 0]
+        calls.append(([*good[:at], apart, *good[at + 1 :]], f"{name} must be contiguous"))
+    for arguments, message in calls:
+        print("expected:", message, flush=True)
+        with pytest.raises(RuntimeError, match=message):
+            forward(*arguments)
 
 
-@needs_gpu
-def test_checks_of_the_extension():
+def run_apart(script, *arguments):
+    """In a process of its own, so that a crash is one failed test that says in which call it was."""
     result = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", EXTENSION_CHECKS],
+        [sys.executable, "-X", "faulthandler", "-c", script, *arguments],
         check=False,
         capture_output=True,
         text=True,
         cwd=Path(__file__).parent,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+EXTENSION_CHECKS = """
+import torch
+from test_export import arguments_with, expect_refusals, exported
+
+extension = exported(64)._extension(*torch.cuda.get_device_capability())
+expect_refusals(extension.forward, "cuda")
+assert extension.forward(*arguments_with()).shape == (1, 128, 10)
+"""
+
+
+@needs_gpu
+def test_checks_of_the_extension():
+    run_apart(EXTENSION_CHECKS)
+
+
+# What the host's part of kb64 needs of CUDA and of its kernels, and a call of it with meta tensors in the place of
+# CUDA's. The guard is the first thing after the checks.
+HOST_FRAME = """
+#include <ATen/ATen.h>
+#include <torch/library.h>
+#include "cuda/kernels/launch_rules.cuh"
+namespace c10::cuda {
+struct CUDAGuard { explicit CUDAGuard(Device) { TORCH_CHECK(false, "nothing is wrong"); } };
+int current_device() { return 0; }
+void* getCurrentCUDAStream() { return nullptr; }
+}
+struct dim3 { dim3(unsigned) {} };
+enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
+int cudaDeviceGetAttribute(int*, int, int) { return 1; }
+int cudaFuncSetAttribute(const void*, int, int) { return 1; }
+int cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, void*) { return 1; }
+#define C10_CUDA_CHECK(call) TORCH_CHECK((call) == 0, "no CUDA")
+namespace tconv::device::selected {
+constexpr long long packed_words = 1;
+namespace packing { void pack(PackParams) {} constexpr int shared_bytes = 0; }
+template <class Attempt> bool any(const Attempt&) { return false; }
+}
+@HOST@
+at::Tensor as_cuda(const at::Tensor& t) {
+  if (!t.is_meta()) return t;
+  c10::Storage nothing(c10::Storage::use_byte_size_t(), 0, at::DataPtr(nullptr, at::Device(at::kCUDA, 0)));
+  at::Tensor made = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(nothing), c10::DispatchKeySet(c10::DispatchKey::CUDA), t.dtype());
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
+  return made;
+}
+at::Tensor call(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  return forward(as_cuda(x), as_cuda(weight), bias ? std::optional(as_cuda(*bias)) : bias);
+}
+TORCH_LIBRARY(tconv_exported_host, library) {
+  library.def("forward(Tensor x, Tensor weight, Tensor? bias) -> Tensor", &call);
+}
+"""
+
+HOST_CHECKS = """
+import sys
+import pytest
+import torch
+from test_export import arguments_with, expect_refusals
+
+torch.ops.load_library(sys.argv[1])
+forward = torch.ops.tconv_exported_host.forward
+expect_refusals(forward, "meta")
+for good in (arguments_with(device="meta"), [*arguments_with(device="meta")[:2], None]):
+    with pytest.raises(RuntimeError, match="nothing is wrong"):
+        forward(*good)
+"""
+
+
+def test_checks_of_the_extension_with_a_cpp_library_of_its_own(tmp_path):
+    """The host's checks, compiled for PyTorch on the CPU with a second libstdc++ beside PyTorch's."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    library = subprocess.run(
+        [compiler, "-print-file-name=libstdc++.a"], check=True, capture_output=True, text=True
+    )
+    if not Path(library.stdout.strip()).is_absolute():
+        pytest.skip("no static C++ library")
+    text = exported(64).CUDA_SOURCE
+    host = re.sub(r"#include <c10/.*\n", "", text[text.index("// ---- Calls from PyTorch") :])
+    source, result = tmp_path / "host.cpp", tmp_path / "host.so"
+    source.write_text(HOST_FRAME.replace("@HOST@", host))
+    command = [compiler, "-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-static-libstdc++", str(source)]
+    command += ["-o", str(result), "-I", str(ROOT / "src")]
+    command += [flag for path in cpp_extension.include_paths() for flag in ("-isystem", path)]
+    command += ["-L", cpp_extension.TORCH_LIB_PATH, "-ltorch_cpu", "-lc10"]
+    subprocess.run(command, check=True)
+    run_apart(HOST_CHECKS, str(result))
