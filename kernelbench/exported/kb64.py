@@ -47,11 +47,21 @@ struct Int3 {
   constexpr bool operator==(const Int3&) const = default;
 };
 
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
-constexpr int max_of(int a, int b) { return a > b ? a : b; }
-constexpr int min_of(int a, int b) { return a < b ? a : b; }
-constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
+constexpr int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+constexpr int round_up(int a, int b) {
+  return ceil_div(a, b) * b;
+}
+constexpr int max_of(int a, int b) {
+  return a > b ? a : b;
+}
+constexpr int min_of(int a, int b) {
+  return a < b ? a : b;
+}
+constexpr int volume(Int3 v) {
+  return v.d * v.h * v.w;
+}
 
 /// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
 /// warp read four rows of eight words from 32 different banks.
@@ -59,7 +69,9 @@ constexpr int pad_to_bank(int value, int residue) {
   return value + ((residue - value) % 32 + 32) % 32;
 }
 
-constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+constexpr int gcd(int a, int b) {
+  return b == 0 ? a : gcd(b, a % b);
+}
 
 constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   for (int k = 0; k < min_of(kernel, stride); ++k)
@@ -100,21 +112,22 @@ struct GemmConfig {
   int blocks_per_sm;
 
   // The warpgroup kernel (warpgroup_gemm.cuh); teams is 0 in the configuration of other kernels.
-  int teams;            // pairs of a multiplying warpgroup and the threads that load for it
-  int rows;             // of a block, a multiple of 8
-  int position_tiles;   // of 64 positions each
-  int images;           // of the batch, in one box
-  int window;           // stored runs start at multiples of this many outputs; 1: where the box starts
-  int stage_rows;       // rows that pass through shared memory at a time
-  int stage_buffers;    // 1 or 2
-  bool round_on_load;   // TF32: x is rounded in its tile, once for all taps, not where it is read
-  bool y_pairs;         // two neighbouring channels of an output are one aligned word
-  bool channel_rows;    // channels are the fastest index of rows, not phases: channels-last outputs
+  int teams;           // pairs of a multiplying warpgroup and the threads that load for it
+  int rows;            // of a block, a multiple of 8
+  int position_tiles;  // of 64 positions each
+  int images;          // of the batch, in one box
+  int window;          // stored runs start at multiples of this many outputs; 1: where the box starts
+  int stage_rows;      // rows that pass through shared memory at a time
+  int stage_buffers;   // 1 or 2
+  bool round_on_load;  // TF32: x is rounded in its tile, once for all taps, not where it is read
+  bool y_pairs;        // two neighbouring channels of an output are one aligned word
+  bool channel_rows;   // channels are the fastest index of rows, not phases: channels-last outputs
 
-  // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64 rows
-  // by so many positions.
+  // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64
+  // rows by so many positions.
   int panel_columns;
   int panel_stages;
+  int team_blocks;         // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int loading_warpgroups;  // of a team, 1 or 2
   int fill_buffers;        // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;  // products run over the positions of the x tile, halo included, and not over rows of the box
@@ -124,7 +137,14 @@ struct GemmConfig {
 
 constexpr int warp_size = 32;
 
-constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
+/// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
+constexpr int block_sets_of(const GemmConfig& c) {
+  return c.types * (c.channel_blocks / c.team_blocks) * c.groups;
+}
+
+constexpr int threads_of(const GemmConfig& c) {
+  return c.warps_m * c.warps_n * warp_size;
+}
 
 // The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
 constexpr int warpgroup_size = 128;
@@ -133,7 +153,9 @@ constexpr int x_loaders_of(const GemmConfig& c) {
   return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
 }
 /// Threads that load x tiles together.
-constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
+constexpr int loading_threads(const GemmConfig& c) {
+  return c.teams ? x_loaders_of(c) : threads_of(c);
+}
 constexpr int channels_per_word(const GemmConfig& c) {
   return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
 }
@@ -141,7 +163,9 @@ constexpr int chunks_of(const GemmConfig& c) {
   return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
 }
 
-constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
+constexpr int columns_of(const GemmConfig& c) {
+  return c.warps_n * c.tiles_n * 8;
+}
 
 // The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
 // position the box needs.
@@ -154,7 +178,9 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
 }
 /// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_positions(const GemmConfig& c) {
+  return max_of(c.images, 1) * volume(x_extent(c));
+}
 constexpr int x_word_stride(const GemmConfig& c) {
   return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8);
 }
@@ -164,9 +190,11 @@ constexpr int x_position_stride(const GemmConfig& c) {
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
-/// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk down
-/// the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
-constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
+/// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk
+/// down the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
+constexpr int x_units(const GemmConfig& c) {
+  return x_positions(c) / max_of(c.x_vector, 1);
+}
 constexpr int x_unit_lanes(const GemmConfig& c) {
   int lanes = warp_size;
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
@@ -191,48 +219,77 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
 /// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
-constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
+constexpr int octets_of(const GemmConfig& c) {
+  return ceil_div(c.group_in, 8 * channels_per_word(c));
+}
+constexpr int row_tiles_of(const GemmConfig& c) {
+  return c.warps_m * c.tiles_m;
+}
 constexpr int substeps_of(const GemmConfig& c) {
   return c.chunk_words >= 8 ? c.chunk_words / 8 : 1;
 }
 /// The A fragments of one octet and step.
-constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
-constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
+constexpr int step_words(const GemmConfig& c) {
+  return row_tiles_of(c) * warp_size * 4;
+}
+constexpr int slab_words(const GemmConfig& c) {
+  return substeps_of(c) * c.steps_per_slab * step_words(c);
+}
 constexpr int weight_ring_words(const GemmConfig& c) {
   return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
 }
 
 // The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
-constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
-constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
-constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
-constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
+constexpr bool spans_warps(const GemmConfig& c) {
+  return c.stage_group_tiles > c.tiles_m;
+}
+constexpr int store_passes(const GemmConfig& c) {
+  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles;
+}
+constexpr int pass_lines(const GemmConfig& c) {
+  return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines;
+}
+constexpr int block_lines(const GemmConfig& c) {
+  return pass_lines(c) * store_passes(c);
+}
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
+constexpr int line_stride(const GemmConfig& c) {
+  return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1);
+}
 /// Vectors at the end of the last run may be read past it.
-constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
+constexpr int staging_words(const GemmConfig& c) {
+  return round_up(pass_lines(c) * line_stride(c) + 16, 4);
+}
 constexpr int line_bytes = 24;
-constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
+constexpr int epilogue_bytes(const GemmConfig& c) {
+  return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes;
+}
 
 constexpr int shared_bytes(const GemmConfig& c) {
   return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
+constexpr int element_bytes(const GemmConfig& c) {
+  return 4 / channels_per_word(c);
+}
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
+constexpr int weight_parts(const GemmConfig& c) {
+  return c.math == Math::fp32 ? 2 : 1;
+}
 /// The weights of one octet and step: all rows of eight words.
-constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
+constexpr int row_step_bytes(const GemmConfig& c) {
+  return c.rows * 8 * 4;
+}
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
+                    min_of(c.stride.w, c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -246,10 +303,14 @@ constexpr int batch_steps_of(const GemmConfig& c) {
 constexpr int resident_bytes(const GemmConfig& c) {
   return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
 }
-constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
+constexpr int weight_ring_bytes(const GemmConfig& c) {
+  return c.resident_steps ? 0 : c.stages * row_slab_bytes(c);
+}
 
 /// Columns of one box, and how far the next box along the width is away.
-constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
+constexpr int box_positions(const GemmConfig& c) {
+  return c.images * volume(c.box);
+}
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
   const int step = max_of(4, c.x_vector);
@@ -258,8 +319,12 @@ constexpr int box_advance(const GemmConfig& c) {
 
 // Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
 // alignment the run has in memory.
-constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
-constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
+constexpr int box_rows(const GemmConfig& c) {
+  return c.images * c.box.d * c.box.h;
+}
+constexpr int store_vector(const GemmConfig& c) {
+  return 16 / element_bytes(c);
+}
 /// Elements between two staged runs.
 constexpr int run_stride(const GemmConfig& c) {
   return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
@@ -270,7 +335,9 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int stage_lines(const GemmConfig& c) {
+  return c.stage_rows / c.width_phases;
+}
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -279,7 +346,9 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
+constexpr int lines_of_block(const GemmConfig& c) {
+  return c.rows / c.width_phases;
+}
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -287,7 +356,9 @@ constexpr int team_bytes(const GemmConfig& c) {
                       c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
                   128);
 }
-constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
+constexpr int team_barriers(const GemmConfig& c) {
+  return 2 * (c.x_stages + c.stages);
+}
 constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
 }
@@ -299,20 +370,42 @@ constexpr int panel_rows = 64;
 constexpr int split_buffers(const GemmConfig& c) {
   return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1;
 }
-constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
-constexpr int panel_slice_bytes(const GemmConfig& c) { return x_positions(c) * 16; }
+constexpr int panel_slices(const GemmConfig& c) {
+  return c.chunk_words / 4;
+}
+/// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
+/// differ.
+constexpr int panel_slice_stride(const GemmConfig& c) {
+  const int positions = x_positions(c), residue = 8 / panel_slices(c);
+  return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
+}
+constexpr int panel_slice_bytes(const GemmConfig& c) {
+  return panel_slice_stride(c) * 16;
+}
 /// In fp32 heads, then remainders.
-constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
+constexpr int panel_part_bytes(const GemmConfig& c) {
+  return panel_slices(c) * panel_slice_bytes(c);
+}
+constexpr int panel_bytes(const GemmConfig& c) {
+  return round_up(weight_parts(c) * panel_part_bytes(c), 128);
+}
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
+// Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
-constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 ? 2 : 1; }
-constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
-constexpr int panel_loaders(const GemmConfig& c) { return c.loading_warpgroups * warpgroup_size; }
+constexpr int panel_unit(const GemmConfig& c) {
+  return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1;
+}
+constexpr int panel_units(const GemmConfig& c, int lanes) {
+  return ceil_div(x_positions(c) / panel_unit(c), lanes);
+}
+constexpr int panel_loaders(const GemmConfig& c) {
+  return c.loading_warpgroups * warpgroup_size;
+}
 constexpr int panel_depth(const GemmConfig& c, int lanes) {
   return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
 }
 constexpr int panel_lanes(const GemmConfig& c) {
+  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
   int best = panel_loaders(c);
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
@@ -320,14 +413,16 @@ constexpr int panel_lanes(const GemmConfig& c) {
 }
 /// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
 constexpr int panel_unit_registers(const GemmConfig& c) {
-  return channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
+  return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);
   return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
+constexpr int panels_per_row(const GemmConfig& c) {
+  return c.panel_flat ? 1 : c.box.w / c.panel_columns;
+}
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -340,13 +435,21 @@ constexpr int panel_start(const GemmConfig& c, int tile) {
   return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
 }
 /// Rows of the x tile a flat tile reaches.
-constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
+constexpr int panel_flat_rows(const GemmConfig& c) {
+  return x_row_of(c, box_rows(c) - 1) + 1;
+}
 
 // Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
 // where products are flat, for each row of positions.
-constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
-constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
-constexpr int panel_pass_lines(const GemmConfig& c) { return 8 / c.width_phases; }
+constexpr int panel_runs(const GemmConfig& c) {
+  return c.panel_flat ? panel_flat_rows(c) : 1;
+}
+constexpr int panel_run_width(const GemmConfig& c) {
+  return c.panel_flat ? c.box.w : c.panel_columns;
+}
+constexpr int panel_pass_lines(const GemmConfig& c) {
+  return max_of(8 / c.width_phases, 1);
+}
 /// Elements between two staged runs.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
@@ -362,14 +465,21 @@ constexpr int panel_staging_bytes(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
+  // Channels last, sums leave from registers. But products of 64 rows read more than the last weights where there
+  // are fewer, and flat ones a little more than the last panel.
+  if (c.channel_rows) return (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
   return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
-  return round_up(c.panel_stages * panel_bytes(c) + weight_ring_bytes(c) + 4 * panel_store_bytes(c), 128);
+  return round_up(
+      c.panel_stages * panel_bytes(c) + c.team_blocks * (weight_ring_bytes(c) + 4 * panel_store_bytes(c)), 128);
 }
-constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.stages); }
+constexpr int panel_team_barriers(const GemmConfig& c) {
+  return 2 * (c.panel_stages + c.team_blocks * c.stages);
+}
 constexpr int panel_shared_bytes(const GemmConfig& c) {
-  return 128 + resident_bytes(c) + c.teams * panel_team_bytes(c) + (c.teams * panel_team_barriers(c) + 1) * 8;
+  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
+         (c.teams * panel_team_barriers(c) + 1) * 8;
 }
 
 // Of both kernels.
@@ -377,8 +487,11 @@ constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
 /// A team of the panel kernel has loading warpgroups of its own.
+constexpr int multiplying_warpgroups(const GemmConfig& c) {
+  return c.panel_columns ? c.team_blocks * c.teams : c.teams;
+}
 constexpr int warpgroups_of(const GemmConfig& c) {
-  return c.panel_columns ? (1 + c.loading_warpgroups) * c.teams : 1 + c.teams;
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.loading_warpgroups * c.teams : 1);
 }
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
@@ -387,11 +500,13 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
-  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8) : 64;
+  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8)
+                         : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
-  const int loaders = warpgroups_of(c) - c.teams;
-  return min_of((entry_registers(c) * warpgroups_of(c) - loaders * loading_registers(c)) / c.teams / 8 * 8, 240);
+  const int all = warpgroups_of(c), multiplying = multiplying_warpgroups(c);
+  const int left = entry_registers(c) * all - (all - multiplying) * loading_registers(c);
+  return min_of(left / multiplying / 8 * 8, 240);
 }
 
 }  // namespace tconv::device
@@ -549,19 +664,17 @@ namespace tconv::device {
 
 /// One tile of work: a row block over one box of positions of one image, or of a few.
 struct Tile {
-  int type, channel_block, group;  // the row block
+  int type, channel_block, group;  // the row block, or the first of those that a team works on
   Int3 origin;                     // first position q of the box
   int box_w;                       // which box along the width
   int n;                           // the (first) image
 
-  static constexpr int blocks(const GemmConfig& c) { return c.types * c.channel_blocks * c.groups; }
-
-  /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid: types
-  /// differ in their steps, and where the grid is a multiple of their number, the same teams would always have the
-  /// longest. (The general kernel works out tiles too often for the division.)
+  /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
+  /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
+  /// have the longest. (The general kernel works out tiles too often for the division.)
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
-    constexpr int count = blocks(C);
+    constexpr int count = block_sets_of(C);
     const int box = index / count;
     int block = index % count;
     if constexpr (C.teams > 0 && C.types > 1)
@@ -573,7 +686,8 @@ struct Tile {
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
     t.type = block % C.types, block /= C.types;
-    t.channel_block = block % C.channel_blocks, t.group = block / C.channel_blocks;
+    constexpr int sets = C.channel_blocks / C.team_blocks;
+    t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
     t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
@@ -1607,6 +1721,171 @@ __device__ void pack_rows(const PackParams& p) {
 }
 
 }  // namespace tconv::device
+// ---- epilogue/row_place.cuh
+// Rows of the product as outputs.
+
+
+namespace tconv::device {
+
+/// A row of a wide block as a line and the phase of an output along the width.
+template <GemmConfig C>
+struct RowPlace {
+  int line, phase;
+  __device__ explicit RowPlace(int row) {
+    constexpr int phases = C.width_phases;
+    int index;
+    if constexpr (C.channel_rows) {
+      constexpr int channels = C.channels_per_block;
+      index = row / channels % phases;
+      line = row / (channels * phases) * channels + row % channels;
+    } else {
+      index = row % phases, line = row / phases;
+    }
+    phase = index;
+    if constexpr (phases < C.stride.w) {
+#pragma unroll
+      for (int i = 0; i < phases; ++i)
+        if (index == i) phase = phase_with_taps(C, i);
+    }
+  }
+};
+
+/// Neighbouring rows are neighbouring channels that memory has together.
+template <GemmConfig C>
+constexpr bool rows_in_pairs = C.y_pairs&& C.channel_rows&& C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+
+}  // namespace tconv::device
+// ---- epilogue/panel_channel_store.cuh
+// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs. Eight
+// lanes have neighbouring channels of a position, which are whole sectors of memory in fp32, so sums leave from
+// registers. Of 16-bit outputs two lanes swap one position each first: a lane then has two channels of one
+// position, and stores a word.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelChannelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr bool swaps = rows_in_pairs<C> && sizeof(Element) == 2;
+  using Sums = float[position_tiles][columns / 2];
+
+  /// A position of the tile: how far its outputs are from those of the box's first one.
+  struct Place {
+    bool exists;
+    int image, d, h, w;  // w in outputs
+    int offset;          // inside the image
+
+    __device__ Place(const ForwardParams& p, int product, int column) {
+      if constexpr (C.panel_flat) {
+        constexpr Int3 extent = x_extent(C);
+        const int position = product * columns + column, row = position / extent.w;
+        w = position % extent.w, h = row % extent.h;
+        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+        exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
+      } else {
+        const int row = product / panels_per_row(C);
+        w = product % panels_per_row(C) * columns + column, h = row % C.box.h, d = row / C.box.h, image = 0;
+        exists = true;
+      }
+      image = C.images == 1 ? 0 : image, d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
+    }
+  };
+
+  /// One of the two rows a lane has.
+  struct Row {
+    Element* at;  // its output at the box's first position, outside the tensor perhaps
+    int od, oh, ow, phase;
+    bool exists;
+    float bias;
+
+    __device__ Row(const ForwardParams& p, const Tile& tile, int half) {
+      const int index = warp_index() % 4 * 16 + half * 8 + lane_index() / 4;
+      const RowPlace<C> place(index);
+      constexpr int lines = C.rows / C.width_phases;
+      const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      const int channel = tile.group * C.group_out + local;
+      exists = entry != 0xffffffff && local < C.group_out;
+      phase = place.phase;
+      od = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
+      oh = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
+      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           i64(ow) * p.ys.w;
+      bias = p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+    }
+
+    __device__ Element* output(const ForwardParams& p, const Place& place) const {
+      return at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset;
+    }
+    /// Whether it has an output at a place, or so many further along the width.
+    __device__ bool has(const ForwardParams& p, const Tile& tile, const Place& place, int further = 0) const {
+      return exists && place.exists && unsigned(od + place.d) < unsigned(p.out.d) &&
+             unsigned(oh + place.h) < unsigned(p.out.h) && unsigned(ow + place.w + further) < unsigned(p.out.w) &&
+             (C.images == 1 || tile.n + place.image < p.batch);
+    }
+  };
+
+  /// The biases of a thread's rows are read with the rest of them.
+  struct Bias {
+    __device__ Bias(const ForwardParams&, const Tile&) {}
+  };
+
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char*, const Bias&,
+                               const Sums& sum) {
+    const Row rows[2] = {Row(p, tile, 0), Row(p, tile, 1)};
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+        const int first = n * 8 + lane_index() % 4 * 2;
+        if constexpr (swaps) {
+          const int odd = lane_index() / 4 % 2;
+          const Place place(p, t, first + odd);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const Row& row = rows[half];
+            const float* const values = sum[t] + n * 4 + half * 2;
+            const u32 own = to_element<Element>(values[0] + row.bias).bits |
+                            u32(to_element<Element>(values[1] + row.bias).bits) << 16;
+            const u32 other = __shfl_xor_sync(0xffffffff, own, 4);
+            const u32 word = odd ? __byte_perm(other, own, 0x7632) : __byte_perm(own, other, 0x5410);
+            if (row.has(p, tile, place)) *reinterpret_cast<u32*>(row.output(p, place) - odd) = word;
+          }
+        } else {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const Place place(p, t, first + e);
+#pragma unroll
+            for (int half = 0; half < 2; ++half)
+              if (rows[half].has(p, tile, place))
+                *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + rows[half].bias);
+          }
+        }
+        if constexpr (C.width_phases < C.stride.w) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) fill_gaps(p, tile, rows[half], Place(p, t, first + e));
+        }
+      }
+  }
+
+ private:
+  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place) {
+    if (row.phase != phase_with_taps(C, 0)) return;
+#pragma unroll
+    for (int empty = 0; empty < C.stride.w; ++empty)
+      if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
+        row.output(p, place)[i64(further) * p.ys.w] = to_element<Element>(row.bias);
+  }
+};
+
+}  // namespace tconv::device
 // ---- epilogue/vector_store.cuh
 // Stores of staged runs: vectors of 16 bytes that are aligned in memory and in the staging buffer, of which the first and
 // the last of a run may reach beyond it.
@@ -2019,7 +2298,7 @@ struct TeamSchedule {
   static constexpr bool resident = C.resident_steps > 0;
   int block, box, box_stride, boxes;
   __device__ TeamSchedule(const ForwardParams& p, int team) {
-    constexpr int blocks = Tile::blocks(C);
+    constexpr int blocks = block_sets_of(C);
     if constexpr (resident) {
       block = blockIdx.x % blocks;
       box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
@@ -2052,14 +2331,16 @@ struct TeamSchedule {
   }
 };
 
-/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and shared
-/// memory is smaller still.
+/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
+/// shared memory is smaller still.
 template <GemmConfig C, class Tables>
 __device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
   const TeamSchedule<C, Tables> schedule(p, 0);
   const Tile tile = Tile::decode<C>(p, schedule.block, 0);
-  ptx::barrier_arrive_expect(barrier, resident_bytes(C));
-  ptx::bulk_load(shared, schedule.weights(p, tile), resident_bytes(C), barrier);
+  // Those of neighbouring channel blocks follow one another.
+  constexpr int bytes = C.team_blocks * resident_bytes(C);
+  ptx::barrier_arrive_expect(barrier, bytes);
+  ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
 }
 
 /// Hands a slot over: one lane of each warp says so.
@@ -2075,7 +2356,8 @@ __device__ inline void release(u32 barrier) {
 //
 // A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
-// joined on their way. Neighbouring threads have neighbouring positions, in memory and here.
+// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
+// four words are one load, and neighbouring threads have neighbouring slices.
 
 
 namespace tconv::device {
@@ -2095,6 +2377,10 @@ template <>
 struct WordOf<8> {
   using Type = uint2;
 };
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
 
 template <GemmConfig C, class Threads>
 struct XPanel {
@@ -2103,16 +2389,18 @@ struct XPanel {
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
   static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
-  static_assert(!C.x_channels_last && positions % unit == 0);
+  static constexpr bool channels_last = C.x_channels_last;
+  static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
 
-  /// What one load brings: an element of each position of the unit.
-  using Load = typename WordOf<unit * int(sizeof(Element))>::Type;
+  /// What one load brings: an element of each position of the unit, or a slice of a position.
+  using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
+  static constexpr int loads = channels_last ? 1 : channels;  // of a unit and slice
   struct Buffer {
-    Load value[units][depth][channels];
+    Load value[units][depth][loads];
   };
 
-  __device__ static int lane() { return Threads::index() % lanes; }
-  __device__ static int group() { return Threads::index() / lanes; }
+  __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
+  __device__ static int group() { return channels_last ? Threads::index() % groups : Threads::index() / lanes; }
   /// Whether every thread has a unit or slice of this number.
   __device__ static bool has_unit(int j) {
     return (positions / unit) % lanes == 0 || j < units - 1 || lane() + j * lanes < positions / unit;
@@ -2131,7 +2419,8 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
@@ -2153,19 +2442,20 @@ struct XPanel {
 #pragma unroll
           for (int k = 0; k < depth; ++k)
 #pragma unroll
-            for (int i = 0; i < channels; ++i) buffer.value[j][k][i] = Load{};
+            for (int i = 0; i < loads; ++i) buffer.value[j][k][i] = Load{};
       }
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         const int channel = (chunk * slices + k * groups) * channels;  // from this thread's first
         const Element* source = first + channel * channel_stride;
 #pragma unroll
-        for (int i = 0; i < channels; ++i, source += channel_stride) {
+        for (int i = 0; i < loads; ++i, source += channel_stride) {
           const bool exists = whole_chunks || (channel + group() * channels + i < C.group_in && has_slice(k));
 #pragma unroll
           for (int j = 0; j < units; ++j) {
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+            if (exists && offset[j] >= 0)
+              buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
           }
         }
       }
@@ -2178,10 +2468,12 @@ struct XPanel {
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         if (!has_unit(j) || !has_slice(k)) continue;
-        uint4* const to =
-            reinterpret_cast<uint4*>(panel) + (k * groups + group()) * positions + (lane() + j * lanes) * unit;
-        const Load(&v)[channels] = buffer.value[j][k];
-        if constexpr (unit == 1) {
+        uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
+                          (lane() + j * lanes) * unit;
+        const Load(&v)[loads] = buffer.value[j][k];
+        if constexpr (channels_last) {
+          put(to, v[0].x, v[0].y, v[0].z, v[0].w);
+        } else if constexpr (unit == 1) {
           put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
@@ -2201,7 +2493,7 @@ struct XPanel {
  private:
   /// Word `index` of the slice at one position of the unit.
   template <int Position>
-  __device__ static u32 word(const Load (&v)[channels], int index) {
+  __device__ static u32 word(const Load (&v)[loads], int index) {
     if constexpr (per_word == 2) {
       const u32 low = v[2 * index], high = v[2 * index + 1];
       if constexpr (unit == 1)
@@ -2223,7 +2515,7 @@ struct XPanel {
       split_tf32(c, head.z, rest.z);
       split_tf32(d, head.w, rest.w);
       *to = head;
-      to[slices * positions] = rest;
+      to[slices * panel_slice_stride(C)] = rest;
     } else if constexpr (C.math == Math::tf32) {
       *to = make_uint4(ptx::round_tf32(a), ptx::round_tf32(b), ptx::round_tf32(c), ptx::round_tf32(d));
     } else {
@@ -2243,8 +2535,10 @@ struct XPanel {
 // x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and stores.
-// While a team stores, or its x is under way, the tensor cores work for the other one, or for another block.
+// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and
+// stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
+// block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
+// fetched and turned once for them.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
@@ -2264,14 +2558,16 @@ struct PanelGemm {
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = panel_loaders(C) + warpgroup_size;
+  static constexpr int team_threads = panel_loaders(C) + C.team_blocks * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
+  /// Of a thread that multiplies: which of the team's channel blocks it works on.
+  __device__ static int member() { return (Loaders::index() - panel_loaders(C)) / warpgroup_size; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
   };
   using Panel = XPanel<C, Loaders>;
-  using Store = PanelStore<C, Tables>;
+  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
 
   struct Shared {
@@ -2284,16 +2580,20 @@ struct PanelGemm {
       extern __shared__ __align__(128) unsigned char memory[];
       constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
       resident_weights = ptx::shared_address(memory);
-      panels = memory + resident_bytes(C) + team * panel_team_bytes(C);
+      panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
       weights = ptx::shared_address(panels) + panels_bytes;
-      store = panels + panels_bytes + weight_ring_bytes(C);
-      barriers = resident_weights + resident_bytes(C) + C.teams * panel_team_bytes(C) +
+      store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
+      barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
                  (1 + team * panel_team_barriers(C)) * 8;
     }
     __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
     __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
-    __device__ u32 weights_full(int slot) const { return panel_full(2 * C.panel_stages + slot); }
-    __device__ u32 weights_empty(int slot) const { return panel_full(2 * C.panel_stages + C.stages + slot); }
+    __device__ u32 weights_full(int member, int slot) const {
+      return panel_full(2 * (C.panel_stages + member * C.stages) + slot);
+    }
+    __device__ u32 weights_empty(int member, int slot) const { return weights_full(member, C.stages + slot); }
+    /// The ring of weights of a member.
+    __device__ u32 weights_of(int member) const { return weights + member * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
   };
 
@@ -2304,12 +2604,13 @@ struct PanelGemm {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
           ptx::barrier_init(shared.panel_full(i), warps * C.loading_warpgroups);
-          ptx::barrier_init(shared.panel_empty(i), warps);
+          ptx::barrier_init(shared.panel_empty(i), warps * C.team_blocks);
         }
-        for (int i = 0; i < C.stages; ++i) {
-          ptx::barrier_init(shared.weights_full(i), 1);
-          ptx::barrier_init(shared.weights_empty(i), warps);
-        }
+        for (int member = 0; member < C.team_blocks; ++member)
+          for (int i = 0; i < C.stages; ++i) {
+            ptx::barrier_init(shared.weights_full(member, i), 1);
+            ptx::barrier_init(shared.weights_empty(member, i), warps);
+          }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
       ptx::barrier_init_fence();
@@ -2386,7 +2687,14 @@ struct PanelGemm {
 
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
-  /// The slabs of weights of a team, in the order its products take them. All threads keep count, one copies.
+  /// The tile of a member of the team.
+  __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
+    Tile tile = schedule.tile(p);
+    tile.channel_block += member();
+    return tile;
+  }
+
+  /// The slabs of weights of a member, in the order its products take them. All threads keep count, one copies.
   struct WeightStream {
     const ForwardParams& p;
     const Shared& shared;
@@ -2403,17 +2711,19 @@ struct PanelGemm {
     }
     __device__ void seek() {
       Tile tile;
-      if (schedule.seek_products(p, tile)) steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+      if (!schedule.seek_products(p, tile)) return;
+      tile.channel_block += member();
+      steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
       constexpr int bytes = group_steps * step_bytes;
       if (thread() == 0) {
-        const u32 full = shared.weights_full(slot);
+        const u32 full = shared.weights_full(member(), slot);
         ptx::barrier_arrive_expect(full, octets * bytes);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          ptx::bulk_load(shared.weights + slot * row_slab_bytes(C) + o * bytes,
+          ptx::bulk_load(shared.weights_of(member()) + slot * row_slab_bytes(C) + o * bytes,
                          packed + i64(o) * steps * step_bytes, bytes, full);
       }
       step += group_steps, packed += bytes;
@@ -2428,7 +2738,7 @@ struct PanelGemm {
     }
     /// Fills a slot again whose products are complete, as far as this warp knows.
     __device__ void refill(const Ring<C.stages>& used) {
-      const u32 empty = shared.weights_empty(used.slot);
+      const u32 empty = shared.weights_empty(member(), used.slot);
       release(empty);
       if (thread() == 0) ptx::barrier_wait(empty, used.parity);
       copy(used.slot);
@@ -2445,11 +2755,12 @@ struct PanelGemm {
   using Weights = typename Select<resident, ResidentWeights, WeightStream>::Type;
 
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
-    unsigned char* const memory = shared.store + thread() / warp_size * panel_store_bytes(C);
+    constexpr int warps = warpgroup_size / warp_size;
+    unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
-      const Tile tile = schedule.tile(p);
+      const Tile tile = tile_of(schedule, p);
       const typename Store::Bias bias(p, tile);
       float sum[position_tiles][registers];
       if constexpr (split)
@@ -2470,15 +2781,18 @@ struct PanelGemm {
   /// Where the weights of a group of steps are.
   __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
     if constexpr (resident)
-      return shared.resident_weights + (chunk * octets * C.resident_steps + step) * step_bytes;
+      return shared.resident_weights + member() * resident_bytes(C) +
+             (chunk * octets * C.resident_steps + step) * step_bytes;
     else
-      return shared.weights + weights.next.slot * row_slab_bytes(C);
+      return shared.weights_of(member()) + weights.next.slot * row_slab_bytes(C);
   }
   static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
-  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
+  __device__ static u64 further(u64 operand, int bytes) {
+    return operand + u64(bytes / 16);
+  }
 
   /// Whether a panel is there already; the same for all lanes of a warp.
   __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
@@ -2506,7 +2820,8 @@ struct PanelGemm {
                                   Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(type);
     const int entry = Tables::first_entry(type);
-    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the group.
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
+    // group.
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
     if constexpr (!one_group) clear(sum);
     if (steps == 0) return;
@@ -2527,7 +2842,8 @@ struct PanelGemm {
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
-        if constexpr (!resident) ptx::barrier_wait(shared.weights_full(weights.next.slot), weights.next.parity);
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int s = 0; s < group_steps; ++s) {
@@ -2559,8 +2875,8 @@ struct PanelGemm {
   }
 
   /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
-  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every addition
-  /// rounds. While the sums of one product are added, the next one is formed.
+  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
+  /// addition rounds. While the sums of one product are added, the next one is formed.
   __device__ static void multiply_split(float (&sum)[position_tiles][registers], int type, const Shared& shared,
                                         Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(type);
@@ -2574,13 +2890,15 @@ struct PanelGemm {
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
-        if constexpr (!resident) ptx::barrier_wait(shared.weights_full(weights.next.slot), weights.next.parity);
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
         constexpr int buffers = split_buffers(C);
         constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
         float part[buffers][registers];
 #pragma unroll
         for (int i = 0; i < parts + buffers - 1; ++i) {
-          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (i < parts)
+            issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
           if (const int done = i - (buffers - 1); done >= 0) {
             if (i < parts && buffers == 2)
               ptx::wgmma_wait<1>();
@@ -2597,7 +2915,9 @@ struct PanelGemm {
   }
 
   /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
-  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1
+                                    : group_steps % 3 == 0      ? 3
+                                                                : min_of(2, group_steps);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
@@ -2673,11 +2993,15 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
+constexpr long long at_most(long long value, long long limit) {
+  return value < limit ? value : limit;
+}
 constexpr long long between(long long low, long long value, long long high) {
   return value < low ? low : at_most(value, high);
 }
-constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
+constexpr long long parts_of(long long whole, long long part) {
+  return (whole + part - 1) / part;
+}
 
 /// Positions q of one dimension that have an output.
 constexpr int positions_of(long long out, int stride, int padding) {
@@ -2705,7 +3029,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
   ForwardParams p{};
   p.in = in, p.out = out, p.batch = int(batch);
   p.boxes = boxes_of(c, out);
-  p.tiles = int(parts_of(batch, c.images) * c.types * c.channel_blocks * c.groups * volume(p.boxes));
+  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes));
   return p;
 }
 
@@ -2715,8 +3039,8 @@ constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multipro
   const long long most = (long long)multiprocessors * c.blocks_per_sm;
   if (!c.teams) return at_most(tiles, most);
   if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
-  const long long row_blocks = (long long)c.types * c.channel_blocks * c.groups;
-  return row_blocks * between(1, most / row_blocks, parts_of(tiles / row_blocks, c.teams));
+  const long long sets = block_sets_of(c);
+  return sets * between(1, most / sets, parts_of(tiles / sets, c.teams));
 }
 
 constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
@@ -2730,7 +3054,9 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
 
 // ---- Direct --------------------------------------------------------------------------------------
 
-constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
+constexpr int floor_div(int a, int b) {
+  return a / b - (a % b < 0);
+}
 
 /// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
 struct RowCut {
@@ -2822,7 +3148,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -2874,7 +3200,7 @@ constexpr GemmConfig config{
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 160, .panel_stages = 2, .loading_warpgroups = 1, .fill_buffers = 1, .panel_flat = false};
+    .panel_columns = 160, .panel_stages = 2, .team_blocks = 1, .loading_warpgroups = 1, .fill_buffers = 1, .panel_flat = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -2954,7 +3280,7 @@ constexpr GemmConfig config{
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 160, .panel_stages = 2, .loading_warpgroups = 1, .fill_buffers = 1, .panel_flat = false};
+    .panel_columns = 160, .panel_stages = 2, .team_blocks = 1, .loading_warpgroups = 1, .fill_buffers = 1, .panel_flat = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3044,7 +3370,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3096,7 +3422,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3150,7 +3476,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3355,7 +3681,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_044ef3f56cdb_sm{architecture}",
+        name=f"tconv_kb64_22a20b73a435_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],
