@@ -17,7 +17,7 @@ WERROR ?= OFF
 CTEST_FLAGS ?=
 
 packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc')
+sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc' 'src/cuda/kernels/*.cuh')
 
 .PHONY: all run test test-gpu exported bench-cpu bench-gpu build install packages format check-format check-python check-address check-thread clean
 .DEFAULT_GOAL := all

@@ -68,11 +68,11 @@ std::string config_text(const GemmConfig& c) {
       << "    .teams = " << c.teams << ", .rows = " << c.rows << ", .position_tiles = " << c.position_tiles
       << ", .images = " << c.images << ", .window = " << c.window << ",\n"
       << "    .stage_rows = " << c.stage_rows << ", .stage_buffers = " << c.stage_buffers
-      << ", .round_on_load = " << text(c.round_on_load) << ", .y_pairs = " << text(c.y_pairs)
+      << ", .round_on_load = " << text(c.round_on_load) << ", .y_channels = " << c.y_channels
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .team_blocks = " << c.team_blocks << ", .loading_warpgroups = " << c.loading_warpgroups
-      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << "};\n";
+      << ", .team_blocks = " << c.team_blocks << ", .fill_buffers = " << c.fill_buffers
+      << ", .panel_flat = " << text(c.panel_flat) << "};\n";
   return out.str();
 }
 

@@ -231,8 +231,13 @@ Access CudaBinding::access_of(const Operands& o) const {
   const int element = int(size_of(state_->layer.dtype));
   Access a;
   a.y_rows = y.strides[4] == 1;
-  a.y_pairs = y.strides[1] == 1 && aligned(y.data, std::size_t(2 * element)) && y.strides[0] % 2 == 0 &&
-              y.strides[2] % 2 == 0 && y.strides[3] % 2 == 0 && y.strides[4] % 2 == 0;
+  const auto apart = [&](int count) {
+    bool fits = aligned(y.data, std::size_t(count * element));
+    for (const int d : {0, 2, 3, 4}) fits = fits && y.strides[std::size_t(d)] % count == 0;
+    return fits;
+  };
+  if (y.strides[1] == 1)
+    while (a.y_channels * 2 * element <= 16 && apart(a.y_channels * 2)) a.y_channels *= 2;
   a.x_channels_last =
       x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
   if (x.strides[4] == 1 && x.strides[1] != 1) a.x_channels_last = false;

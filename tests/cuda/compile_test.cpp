@@ -167,7 +167,7 @@ TEST_F(CompileHopper, Wgmma) {
           continue;
         if ((last || math == Math::bf16) && compiled % 3 != 0 && ++compiled) continue;  // they differ in little
         Access access;
-        access.x_channels_last = last, access.y_rows = !last, access.y_pairs = last;
+        access.x_channels_last = last, access.y_rows = !last, access.y_channels = last ? 4 : 1;
         access.x_vector = last ? 4 : compiled % 2 ? 1 : 4 * per_word;
         const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
         ASSERT_FALSE(choices.empty()) << c.name;

@@ -29,7 +29,7 @@ struct Access {
   bool x_channels_last = false;
   int x_vector = 1;
   bool y_rows = true;
-  bool y_pairs = false;  // pairs of channels of y are aligned words
+  int y_channels = 1;  // neighbouring channels of y that may be stored at once
   bool operator==(const Access&) const = default;
 };
 

@@ -15,22 +15,26 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 20.9;
-constexpr double weight_share = 0.771;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 11.4;
-constexpr double ragged_bytes = 105;   // what a run's two partial sectors cost
-constexpr double group_latency = 145;  // a barrier, descriptors made uniform
-constexpr double chunk_latency = 187;  // a barrier
-constexpr double fill_latency = 1780;  // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 2280;  // its place and its runs worked out
-constexpr double pass_latency = 671;   // of the epilogue
-constexpr double issue_cycles = 3.48;  // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6980;
-constexpr double flat_instructions = 45.8;  // for an output of flat products, staged and stored by itself
-constexpr double run_instructions = 60.2;   // for a run of flat products
-constexpr double shared_rate = 0.909;       // of 128 bytes a cycle
-constexpr double put_instructions = 19.8;   // for each position and four words
-constexpr double overlap_lost = 0.304;      // of what teams could hide of each other
+constexpr double l2_bytes_per_cycle = 23.4;
+constexpr double weight_share = 0.852;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 13.9;
+constexpr double ragged_bytes = 75.3;   // what a run's two partial sectors cost
+constexpr double group_latency = 287;  // a barrier, descriptors made uniform
+constexpr double chunk_latency = 364;  // a barrier
+constexpr double fill_latency = 1550;  // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 1790;  // its place and its runs worked out
+constexpr double pass_latency = 703;   // of the epilogue
+constexpr double issue_cycles = 1.86;  // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6260;
+constexpr double flat_instructions = 58.4;      // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 3.34;  // for a vector of theirs, stored
+constexpr double run_instructions = 29.3;       // for a run of flat products
+constexpr double shared_rate = 0.944;           // of 128 bytes a cycle
+constexpr double put_instructions = 31.4;       // for each position and four words
+constexpr double slice_instructions = 0.65;     // channels last, for each position and four words
+constexpr double vector_instructions = 25.7;    // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 64;
+constexpr double overlap_lost = 0.387;  // of what teams could hide of each other
 
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
@@ -43,7 +47,7 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   return shared <= limits.shared_per_block &&
          c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
          device::loading_registers(c) <= device::entry_registers(c) &&
-         sums + (c.loading_warpgroups == 2 ? 52 : 60) <= device::multiplying_registers(c) &&
+         sums + 60 <= device::multiplying_registers(c) &&
          device::entry_registers(c) >= c.panel_columns / 2 + 32 &&  // the assembler wants room for a product
          device::panel_run_stride(c) < 1 << 16;
 }
@@ -117,9 +121,9 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double issued = steps.total * octets * tiles * products;
   const double tensor = issued * c.panel_columns / 2.0;
   const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_positions(c);
-  const double shared = members * (issued * (64 + c.panel_columns) / 4.0 +
-                                   types * outputs * (c.channel_rows ? 1 : 2 + element / 4) / 32) +
-                        x_words * (1 + parts) / 32;
+  const double shared =
+      members * (issued * (64 + c.panel_columns) / 4.0 + types * outputs * (2 + element / 4) / 32) +
+      x_words * (1 + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_phases;
@@ -137,16 +141,23 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
   const double passes = types * 2 * (c.panel_flat ? 1 : c.position_tiles);
-  const double staged =
-      types * panel_positions(c) / 2.0 * (c.panel_flat ? flat_instructions : 1.5) * c.stride.w / c.width_phases;
-  const double vectors =
-      types * outputs / 128 * (c.panel_flat ? flat_instructions : 14.0 / device::store_vector(c));
+  const int vector = device::store_vector(c);
+  const bool dense = device::x_extent(c) == c.box;  // flat products without a halo
+  const bool aligned = shape.output[2] % vector == 0;
+  const double staged = types * panel_positions(c) / 2.0 * (c.panel_flat ? dense ? 3 : flat_instructions : 1.5) *
+                        c.stride.w / c.width_phases;
+  const double vectors = types * outputs / vector / 128 *
+                         (!c.panel_flat ? 14
+                          : aligned     ? run_vector_instructions
+                                        : run_vector_instructions * 2.5);
   const double described =
       !c.panel_flat
           ? 0
           : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) * run_instructions;
-  const double direct = types * panel_positions(c) / 2.0 * (c.panel_flat ? 25 : 7) / (element / 2);
-  const double epilogue = c.channel_rows ? types * pass_latency + direct * issue_cycles
+  const double channels_staged =
+      types * panel_positions(c) / 2.0 * 3 +
+      types * outputs / vector / 128 * (c.panel_flat ? flat_vector_instructions : vector_instructions);
+  const double epilogue = c.channel_rows ? types * pass_latency + channels_staged * issue_cycles
                                          : passes * pass_latency + (staged + vectors + described) * issue_cycles;
   const double adding = c.math == Math::fp32 ? steps.total * chunks * tiles * (60 + c.panel_columns / 2.0) : 0;
   // Members wait while others of them multiply.
@@ -155,7 +166,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double chain = (multiplying + epilogue) / types + tile_latency;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
-  const double put = units * unit * put_instructions * (c.math == Math::fp32 ? 1.4 : 1) * issue_cycles;
+  const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *
+                     (c.math == Math::fp32 ? 1.4 : 1) * issue_cycles;
   const double filling = double(steps.types) / types * chunks *
                          (c.fill_buffers == 1 ? fill_latency + put : std::max(fill_latency / 1.6, put));
 
@@ -175,9 +187,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const Steps steps(rows);
   const auto consider = [&](GemmConfig c) {
     // Slots as there is room for, of panels first.
-    for (const auto& [warpgroups, buffers] :
-         {std::pair(1, 1), std::pair(1, 2), std::pair(2, 1), std::pair(2, 2)}) {
-      c.loading_warpgroups = warpgroups, c.fill_buffers = buffers;
+    for (c.fill_buffers = 1; c.fill_buffers <= 2; ++c.fill_buffers) {
       bool found = false;
       for (c.panel_stages = 4; c.panel_stages >= 2 && !found; --c.panel_stages)
         for (c.stages = c.resident_steps ? 0 : 6; c.stages >= (c.resident_steps ? 0 : 3) && !found; --c.stages)
@@ -212,8 +222,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const Int3 positions = positions_of(layer, shape);
   GemmConfig c = layer;
   c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
-  c.x_stages = 0, c.fill_buffers = c.loading_warpgroups = 1;
-  c.panel_columns = 8, c.images = 1;  // so that sizes are those of this kernel
+  c.x_stages = 0, c.fill_buffers = 1;
+  if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
+  c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
   for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
     if (c.channel_blocks % c.team_blocks != 0) continue;
     add_rows(c, positions, boxes);

@@ -16,21 +16,21 @@ using std::int64_t;
 
 // Fitted to the times of 1,300 tiles of 27 benchmark and 40 random layers on an H200, those of panel_tiles.cpp
 // with them.
-constexpr double l2_bytes_per_cycle = 28.2;
-constexpr double memory_bytes_per_cycle = 15.7;
-constexpr double ragged_bytes = 40.1;  // what a run's two partial sectors cost
-constexpr double run_cycles = 9.1;     // set-up of a stored run
-constexpr double batch_latency = 128;  // operands read, first product of a batch
-constexpr double slab_latency = 70;    // a barrier
-constexpr double tile_latency = 4150;  // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 576;   // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 3.05;  // of a warp, for an instruction of the epilogue
-constexpr double divided = 2.67;       // staging, where eight rows are not whole lines and places take a division
-constexpr double load_latency = 887;   // from the request of a slot to its use, under load
+constexpr double l2_bytes_per_cycle = 30.7;
+constexpr double memory_bytes_per_cycle = 16.5;
+constexpr double ragged_bytes = 1.49;   // what a run's two partial sectors cost
+constexpr double run_cycles = 7.73;     // set-up of a stored run
+constexpr double batch_latency = 89.4;  // operands read, first product of a batch
+constexpr double slab_latency = 47.5;   // a barrier
+constexpr double tile_latency = 4160;   // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 491;    // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.33;   // of a warp, for an instruction of the epilogue
+constexpr double divided = 2.67;        // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 637;    // from the request of a slot to its use, under load
 constexpr double through_latency =
-    1420;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
-constexpr double launch_latency = 5520;
-constexpr double overlap_lost = 0.628;  // of what teams could hide of each other
+    808;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+constexpr double launch_latency = 6780;
+constexpr double overlap_lost = 0.639;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
@@ -112,7 +112,9 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   // Long sums in fp32 are more accurate here: the general kernel adds eight products at a time, and each addition
   // rounds.
   const bool long_sums = math == Math::fp32 && depth >= 1024;
-  return rows.rows() >= (long_sums ? 16 : 17) && depth >= 24;
+  // Channels last, the general kernel stores single elements, and panels have whole lines.
+  const bool panels = rows.channel_rows && g.group_in % (4 * per_word) == 0;
+  return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
 }
 
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
@@ -131,7 +133,9 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double narrow = c.x_channels_last ? 1 : c.x_vector >= 4 ? 1 : 4;
   const double staged = types * c.rows * columns * (c.y_rows ? 1.0 : 0.3);
   const double rounded = c.round_on_load ? 2 * x_words : 0;
-  const double shared = operands + (x_words * narrow + rounded + staged * (1.5 + element / 4)) / 32;
+  // Pairs of channels that leave from registers: eight positions of a store are as many lines of memory.
+  const double scattered = c.y_rows ? 0 : types * c.rows * columns / 8.0;
+  const double shared = operands + (x_words * narrow + rounded + staged * (1.5 + element / 4)) / 32 + scattered;
 
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * device::weight_parts(c) * double(device::row_step_bytes(c));
@@ -180,7 +184,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
                                               const DeviceLimits& limits) {
   GemmConfig c = layer_config(g, math, rows);
   c.x_channels_last = access.x_channels_last, c.x_vector = access.x_vector;
-  c.y_rows = access.y_rows && !rows.channel_rows, c.y_pairs = access.y_pairs;
+  c.y_rows = access.y_rows && !rows.channel_rows, c.y_channels = access.y_channels;
   c.rows = rows.rows(), c.channel_rows = rows.channel_rows;
   c.warps_m = c.warps_n = c.tiles_n = 1, c.tiles_m = 1;
   const GemmConfig layer = c;

@@ -24,8 +24,8 @@ class DirectChannels {
   static constexpr int reach_h = reach_of(K.h, S.h, D.h), reach_w = reach_of(K.w, S.w, D.w);
   static constexpr int window = reach_w + C.positions;
   static constexpr int out_rows = out_rows_of(C);
-  static constexpr int slabs = ceil_div(C.groups, C.slots * C.channels);  // of channels, one to a block
-  static constexpr int places = direct_threads / C.slots;                 // of a block, along the positions
+  static constexpr int slabs = ceil_div(C.groups, C.slots* C.channels);  // of channels, one to a block
+  static constexpr int places = direct_threads / C.slots;                // of a block, along the positions
 
   struct alignas(min_of(16, (outs & -outs) * int(sizeof(Accumulator)))) Weights {
     Accumulator of[outs];
@@ -71,9 +71,8 @@ class DirectChannels {
       const int kw = tap % K.w, kh = tap / K.w % K.h, kd = tap / K.w / K.h;
       if (group < C.groups)
         weights[(tap * C.group_in + ci) * C.slots + slot].of[out] = load_as_accumulator(
-            static_cast<const Element*>(p.weight)[(i64(group) * C.group_in + ci) * p.ws.n +
-                                                  out % C.group_out * p.ws.c + kd * p.ws.d + kh * p.ws.h +
-                                                  kw * p.ws.w]);
+            static_cast<const Element*>(p.weight)[(i64(group) * C.group_in + ci) * p.ws.n + out % C.group_out * p.ws.c +
+                                                  kd * p.ws.d + kh * p.ws.h + kw * p.ws.w]);
     }
   }
 

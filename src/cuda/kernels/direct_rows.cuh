@@ -25,7 +25,7 @@ class DirectRows {
   static constexpr Int3 K = C.kernel, S = C.stride, P = C.padding, D = C.dilation;
   using TapsD = PhaseTaps<K.d, S.d, D.d>;
   using TapsH = PhaseTaps<K.h, S.h, D.h>;
-  static constexpr int vector = C.y_vector;  // sixteen bytes where outputs are staged
+  static constexpr int vector = C.y_vector;      // sixteen bytes where outputs are staged
   static constexpr int run = C.positions * S.w;  // outputs of a thread along the width
   static constexpr int run_vectors = run / vector;
   static constexpr int reach_h = reach_of(K.h, S.h, D.h), reach_w = reach_of(K.w, S.w, D.w);
@@ -38,7 +38,8 @@ class DirectRows {
   static constexpr int out_rows = out_rows_of(C);
   static constexpr int channel_blocks = ceil_div(C.group_out, C.channels);
   static constexpr int warps = direct_threads / warp_size;
-  static_assert(run % vector == 0 && C.positions % C.x_vector == 0 && run == (C.staged ? run_vectors * vector_of<Element> : vector));
+  static_assert(run % vector == 0 && C.positions % C.x_vector == 0 &&
+                run == (C.staged ? run_vectors * vector_of<Element> : vector));
 
   /// What a thread works on.
   struct Place {
@@ -87,10 +88,9 @@ class DirectRows {
   }
 
   __device__ static void accumulate(const DirectParams& p, const Place& at, Sums& sum) {
-    const Element* image =
-        static_cast<const Element*>(p.x) + at.image * p.xs.n + i64(at.group) * C.group_in * p.xs.c;
-    const Element* filter = static_cast<const Element*>(p.weight) + i64(at.group) * C.group_in * stride_in(p) +
-                            at.channel * stride_out(p);
+    const Element* image = static_cast<const Element*>(p.x) + at.image * p.xs.n + i64(at.group) * C.group_in * p.xs.c;
+    const Element* filter =
+        static_cast<const Element*>(p.weight) + i64(at.group) * C.group_in * stride_in(p) + at.channel * stride_out(p);
     for (int kd = TapsD::first((at.od + P.d) % S.d); kd < K.d; kd += TapsD::step) {
       const int reached = at.od + P.d - kd * D.d, id = reached / S.d;
       if (reached < 0 || id >= p.in.d) continue;
@@ -174,8 +174,7 @@ class DirectRows {
     for (int c = 0; c < C.channels; ++c) {
       const bool has_channel = at.valid && at.channel + c < C.group_out;
       Accumulator bias = 0;
-      if (p.bias && has_channel)
-        bias = load_as_accumulator(static_cast<const Element*>(p.bias)[channel + c]);
+      if (p.bias && has_channel) bias = load_as_accumulator(static_cast<const Element*>(p.bias)[channel + c]);
 #pragma unroll
       for (int row = 0; row < out_rows; ++row) {
         const int oh = C.rows ? at.h * S.h + row - P.h : at.h;

@@ -49,9 +49,7 @@ __device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float
 __device__ inline void convert(double& to, double from) { to = from; }
 __device__ inline void convert(float& to, float from) { to = from; }
 __device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
-__device__ inline void convert(BF16& to, float from) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
-}
+__device__ inline void convert(BF16& to, float from) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
 
 template <class Element, class Accumulator>
 __device__ inline Element to_element(Accumulator value) {

@@ -67,8 +67,8 @@ struct ImplicitGemm {
         }
         const int count = min(C.steps_per_slab, steps - step);
         if constexpr (!weights_resident) {
-          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step), count,
-                  steps);
+          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step),
+                  count, steps);
           if (++slab_slot == stages) slab_slot = 0;
         }
         if ((step += count) == steps) {

@@ -11,15 +11,11 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-constexpr long long at_most(long long value, long long limit) {
-  return value < limit ? value : limit;
-}
+constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
 constexpr long long between(long long low, long long value, long long high) {
   return value < low ? low : at_most(value, high);
 }
-constexpr long long parts_of(long long whole, long long part) {
-  return (whole + part - 1) / part;
-}
+constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
 /// Positions q of one dimension that have an output.
 constexpr int positions_of(long long out, int stride, int padding) {
@@ -72,9 +68,7 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
 
 // ---- Direct --------------------------------------------------------------------------------------
 
-constexpr int floor_div(int a, int b) {
-  return a / b - (a % b < 0);
-}
+constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
 
 /// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
 struct RowCut {

@@ -7,7 +7,7 @@
 // x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and
 // stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
 // block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
 // fetched and turned once for them.
@@ -38,16 +38,20 @@ struct PanelGemm {
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = panel_loaders(C) + C.team_blocks * warpgroup_size;
+  static constexpr int team_threads = warpgroup_size + C.team_blocks * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
   /// Of a thread that multiplies: which of the team's channel blocks it works on.
-  __device__ static int member() { return (Loaders::index() - panel_loaders(C)) / warpgroup_size; }
+  __device__ static int member() { return (Loaders::index() - warpgroup_size) / warpgroup_size; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
   };
   using Panel = XPanel<C, Loaders>;
-  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables>, PanelStore<C, Tables>>::Type;
+  /// The warpgroup that multiplies one channel block of a team.
+  struct Member {
+    __device__ static void sync() { ptx::named_sync(1 + team() * C.team_blocks + member(), warpgroup_size); }
+  };
+  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
 
   struct Shared {
@@ -83,7 +87,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), warps * C.loading_warpgroups);
+          ptx::barrier_init(shared.panel_full(i), warps);
           ptx::barrier_init(shared.panel_empty(i), warps * C.team_blocks);
         }
         for (int member = 0; member < C.team_blocks; ++member)
@@ -97,7 +101,7 @@ struct PanelGemm {
     }
     __syncthreads();
     const Shared shared(team());
-    if (Loaders::index() < panel_loaders(C)) {
+    if (Loaders::index() < warpgroup_size) {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
@@ -270,9 +274,7 @@ struct PanelGemm {
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
-  __device__ static u64 further(u64 operand, int bytes) {
-    return operand + u64(bytes / 16);
-  }
+  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
 
   /// Whether a panel is there already; the same for all lanes of a warp.
   __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
@@ -377,8 +379,7 @@ struct PanelGemm {
         float part[buffers][registers];
 #pragma unroll
         for (int i = 0; i < parts + buffers - 1; ++i) {
-          if (i < parts)
-            issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
           if (const int done = i - (buffers - 1); done >= 0) {
             if (i < parts && buffers == 2)
               ptx::wgmma_wait<1>();
@@ -395,9 +396,7 @@ struct PanelGemm {
   }
 
   /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
-  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1
-                                    : group_steps % 3 == 0      ? 3
-                                                                : min_of(2, group_steps);
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {

@@ -21,8 +21,7 @@ struct Tile {
     constexpr int count = block_sets_of(C);
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.teams > 0 && C.types > 1)
-      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     return decode<C>(p, block, box);
   }
 

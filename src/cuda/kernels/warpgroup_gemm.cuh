@@ -70,10 +70,9 @@ struct WarpgroupGemm {
       x = reinterpret_cast<u32*>(own);
       weights = ptx::shared_address(own) + x_bytes;
       store.staging = own + x_bytes + weight_ring_bytes(C);
-      store.table = reinterpret_cast<typename Store::Line*>(store.staging +
-                                                            C.stage_buffers * stage_bytes(C));
-      barriers = ptx::shared_address(memory) + resident_bytes(C) + C.teams * team_bytes(C) +
-                 (1 + team * team_barriers(C)) * 8;
+      store.table = reinterpret_cast<typename Store::Line*>(store.staging + C.stage_buffers * stage_bytes(C));
+      barriers =
+          ptx::shared_address(memory) + resident_bytes(C) + C.teams * team_bytes(C) + (1 + team * team_barriers(C)) * 8;
     }
     static constexpr int x_slot_words = round_up(x_tile_words(C), 32);
     __device__ u32 x_full(int slot) const { return barriers + slot * 8; }
@@ -316,14 +315,12 @@ struct WarpgroupGemm {
         batch<batch_steps>(sum, tile, slab, entry + s, add);
       if constexpr (batch_steps > 1) {
 #pragma unroll 1
-        for (; s < count; ++s, slab += step_bytes, add = true)
-          batch<1>(sum, tile, slab, entry + s, add);
+        for (; s < count; ++s, slab += step_bytes, add = true) batch<1>(sum, tile, slab, entry + s, add);
       }
     }
 
     template <int Steps>
-    __device__ void batch(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
-                          bool add) {
+    __device__ void batch(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry, bool add) {
       const u64 weights_at = ptx::wgmma_operand(slab);
       const u32* at[Steps];
 #pragma unroll

@@ -217,10 +217,11 @@ inline unsigned __shfl_sync(unsigned, unsigned value, int from) {
   return result;
 }
 
-inline unsigned __shfl_xor_sync(unsigned, unsigned value, int mask) {
-  const unsigned other = threadIdx.x % 32 ^ unsigned(mask);
-  unsigned result = 0;
-  emulation::exchange<1>({value}, [&](const std::vector<unsigned>& all) { result = all[std::size_t(other)]; });
+inline bool __all_sync(unsigned, bool value) {
+  bool result = true;
+  emulation::exchange<1>({unsigned(value)}, [&](const std::vector<unsigned>& all) {
+    for (const unsigned one : all) result = result && one;
+  });
   return result;
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "cli/problems.hpp"
@@ -86,7 +87,8 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
                                                                   : device::Math::fp32;
     const int per_word = size_of(mode.dtype) == 2 ? 2 : 1;
     Access access;
-    access.x_channels_last = last, access.y_rows = !last, access.y_pairs = last && g.out_channels() % 2 == 0;
+    access.x_channels_last = last, access.y_rows = !last,
+    access.y_channels = last ? int(std::gcd(g.out_channels(), int64_t(4 * per_word))) : 1;
     if (last)
       access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
     else
@@ -109,9 +111,8 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
          (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
       const auto& c = choice.config;
       std::string kind;
-      for (const int part :
-           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm,
-            c.panel_columns, c.chunk_words, c.fill_buffers, c.loading_warpgroups, c.team_blocks})
+      for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
+                             c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks})
         kind += std::to_string(part) + ".";
       Taken& t = taken[c.panel_columns > 0 ? std::min(c.team_blocks, 2) : 0];
       if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
@@ -161,14 +162,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d "
-        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %dx%d "
-        "members %d\n",
+        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d members "
+        "%d\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
-        c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loading_warpgroups,
-        c.fill_buffers, c.team_blocks);
+        c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks);
     std::fflush(stdout);
     Judged& j = judged[e.problem.name];
     if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;

@@ -1,7 +1,9 @@
-// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs. Eight
-// lanes have neighbouring channels of a position, which are whole sectors of memory in fp32, so sums leave from
-// registers. Of 16-bit outputs two lanes swap one position each first: a lane then has two channels of one
-// position, and stores a word.
+// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
+//
+// A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
+// [position][row], a few positions at a time, and leave 16 bytes a lane: the channels of a position are whole lines of
+// memory. There are two buffers, so that one is staged while the other is still being read. Where channels cannot be
+// stored in vectors, sums leave from registers, one by one.
 #pragma once
 
 #include "epilogue/row_place.cuh"
@@ -9,17 +11,18 @@
 
 namespace tconv::device {
 
-template <GemmConfig C, class Tables>
+/// `Member` is the warpgroup that stores.
+template <GemmConfig C, class Tables, class Member>
 struct PanelChannelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr bool swaps = rows_in_pairs<C> && sizeof(Element) == 2;
+  static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
   using Sums = float[position_tiles][columns / 2];
 
   /// A position of the tile: how far its outputs are from those of the box's first one.
   struct Place {
     bool exists;
-    int image, d, h, w;  // w in outputs
+    int image, d, h, w;  // d, h and w in outputs
     int offset;          // inside the image
 
     __device__ Place(const ForwardParams& p, int product, int column) {
@@ -34,25 +37,23 @@ struct PanelChannelStore {
         w = product % panels_per_row(C) * columns + column, h = row % C.box.h, d = row / C.box.h, image = 0;
         exists = true;
       }
-      image = C.images == 1 ? 0 : image, d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
       offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
     }
   };
 
-  /// One of the two rows a lane has.
+  /// The outputs of a row, and of those that follow in its vector.
   struct Row {
-    Element* at;  // its output at the box's first position, outside the tensor perhaps
-    int od, oh, ow, phase;
+    Element* at;  // at the box's first position, outside the tensor perhaps
+    int channel, od, oh, ow, phase;
     bool exists;
-    float bias;
 
-    __device__ Row(const ForwardParams& p, const Tile& tile, int half) {
-      const int index = warp_index() % 4 * 16 + half * 8 + lane_index() / 4;
+    __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
       constexpr int lines = C.rows / C.width_phases;
       const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      const int channel = tile.group * C.group_out + local;
+      channel = tile.group * C.group_out + local;
       exists = entry != 0xffffffff && local < C.group_out;
       phase = place.phase;
       od = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
@@ -60,9 +61,11 @@ struct PanelChannelStore {
       ow = tile.origin.w * C.stride.w + phase - C.padding.w;
       at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
            i64(ow) * p.ys.w;
-      bias = p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
     }
 
+    __device__ float bias(const ForwardParams& p, int further = 0) const {
+      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    }
     __device__ Element* output(const ForwardParams& p, const Place& place) const {
       return at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset;
     }
@@ -74,59 +77,112 @@ struct PanelChannelStore {
     }
   };
 
-  /// The biases of a thread's rows are read with the rest of them.
+  /// The biases of a thread's two rows.
   struct Bias {
-    __device__ Bias(const ForwardParams&, const Tile&) {}
+    float of_half[2];
+    __device__ Bias(const ForwardParams& p, const Tile& tile)
+        : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
   };
 
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char*, const Bias&,
+  /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
                                const Sums& sum) {
-    const Row rows[2] = {Row(p, tile, 0), Row(p, tile, 1)};
+    if constexpr (stages_channels(C))
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum);
+    else
+      store_elements(p, tile, bias, sum);
+  }
+
+ private:
+  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
+                                       const Bias& bias, const Sums& sum) {
+    // A thread has the same vector of rows at all its positions.
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    const int row_index = thread() % vectors * vector, first = thread() / vectors;
+    const Row row(p, tile, row_index);
+    const uint4 gap = biases(p, row);
+    Member::sync();  // others may still read what they stored of the tile before
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t)
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n) {
-        const int first = n * 8 + lane_index() % 4 * 2;
-        if constexpr (swaps) {
-          const int odd = lane_index() / 4 % 2;
-          const Place place(p, t, first + odd);
+      for (int column = 0; column < columns; column += part) {
+        constexpr int parts = ceil_div(columns, part);
+        const int count = min_of(part, columns - column);
+        Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const Row& row = rows[half];
-            const float* const values = sum[t] + n * 4 + half * 2;
-            const u32 own = to_element<Element>(values[0] + row.bias).bits |
-                            u32(to_element<Element>(values[1] + row.bias).bits) << 16;
-            const u32 other = __shfl_xor_sync(0xffffffff, own, 4);
-            const u32 word = odd ? __byte_perm(other, own, 0x7632) : __byte_perm(own, other, 0x5410);
-            if (row.has(p, tile, place)) *reinterpret_cast<u32*>(row.output(p, place) - odd) = word;
-          }
-        } else {
+        for (int half = 0; half < 2; ++half) {
+          if (C.rows < panel_rows && row_of(half) >= C.rows) break;
+          Element* const at = buffer + first_column_of_lane() * pitch + row_of(half);
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const Place place(p, t, first + e);
+          for (int n = 0; n < count / 8; ++n)
 #pragma unroll
-            for (int half = 0; half < 2; ++half)
-              if (rows[half].has(p, tile, place))
-                *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + rows[half].bias);
-          }
+            for (int e = 0; e < 2; ++e)
+              at[(n * 8 + e) * pitch] =
+                  to_element<Element>(sum[t][(column / 8 + n) * 4 + half * 2 + e] + bias.of_half[half]);
         }
-        if constexpr (C.width_phases < C.stride.w) {
+        Member::sync();
+        if (first < together) {
+          // Places are not worked out for many parts at once: there are not registers enough.
+          int from = first;
+          asm volatile("" : "+r"(from));
 #pragma unroll
-          for (int e = 0; e < 2; ++e)
-#pragma unroll
-            for (int half = 0; half < 2; ++half) fill_gaps(p, tile, rows[half], Place(p, t, first + e));
+          for (int k = 0; k < ceil_div(part, together); ++k) {
+            const int position = from + k * together;
+            if (position >= count) break;
+            const Place place(p, t, column + position);
+            if (row.has(p, tile, place))
+              *reinterpret_cast<uint4*>(row.output(p, place)) =
+                  *reinterpret_cast<const uint4*>(buffer + position * pitch + row_index);
+            fill_gaps(p, tile, row, place, gap);
+          }
         }
       }
   }
 
- private:
-  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
-  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place) {
-    if (row.phase != phase_with_taps(C, 0)) return;
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum) {
+    const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
 #pragma unroll
-    for (int empty = 0; empty < C.stride.w; ++empty)
-      if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
-        row.output(p, place)[i64(further) * p.ys.w] = to_element<Element>(row.bias);
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const Place place(p, t, n * 8 + first_column_of_lane() + e);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (rows[half].has(p, tile, place))
+              *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + bias.of_half[half]);
+            fill_gaps(p, tile, rows[half], place, to_element<Element>(bias.of_half[half]));
+          }
+        }
+  }
+
+  /// What the phases without taps hold at the channels of a vector.
+  __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
+    uint4 result{};
+    if constexpr (C.width_phases < C.stride.w) {
+      Element* const elements = reinterpret_cast<Element*>(&result);
+#pragma unroll
+      for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
+    }
+    return result;
+  }
+
+  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+  template <class Value>
+  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place,
+                                   const Value& bias) {
+    if constexpr (C.width_phases < C.stride.w) {
+      if (row.phase != phase_with_taps(C, 0)) return;
+#pragma unroll
+      for (int empty = 0; empty < C.stride.w; ++empty)
+        if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
+          *reinterpret_cast<Value*>(row.output(p, place) + i64(further) * p.ys.w) = bias;
+    }
   }
 };
 

@@ -3,7 +3,7 @@
 //
 // Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
-// ragged ends leave 16 bytes at a time. Where products are flat, runs are short, and leave as single elements.
+// ragged ends leave 16 bytes at a time. Where products are flat, runs are whole rows.
 #pragma once
 
 #include "epilogue/vector_store.cuh"
@@ -53,11 +53,12 @@ struct PanelStore {
       if constexpr (C.panel_flat) {
         Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
         for (int item = lane_index(); item < runs; item += warp_size)
-          table[item] = LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
+          table[item] =
+              LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
 #pragma unroll
         for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
         __syncwarp();
-        store_elements(staging, table);
+        store_flat(staging, table);
         __syncwarp();
       } else {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
@@ -114,8 +115,8 @@ struct PanelStore {
       od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
       oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
       ow = tile.origin.w * C.stride.w - C.padding.w;
-      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d +
-           i64(oh) * p.ys.h + ow;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           ow;
     }
 
     /// A row of positions of the box, from output `low` on.
@@ -142,8 +143,7 @@ struct PanelStore {
 
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
       const int row = product / panels_per_row(C);
-      return piece(p, tile, 0, row / C.box.h, row % C.box.h,
-                   product % panels_per_row(C) * columns * C.stride.w);
+      return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
     }
     /// `row` counts rows of the x tile, halo included.
     __device__ Run of_flat_row(const ForwardParams& p, const Tile& tile, int row) const {
@@ -172,6 +172,13 @@ struct PanelStore {
     const int phase = phase_of_lane();
     Element* const at =
         staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+    // Two neighbouring outputs are one store where all lines are aligned for it.
+    if (phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, skew_of<2>(run.at) == 0)) {
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+        store_pair(at + n * 8, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+      return;
+    }
 #pragma unroll
     for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
@@ -180,49 +187,85 @@ struct PanelStore {
 
   __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
                                     int product) {
-    constexpr int width = x_extent(C).w;
+    constexpr Int3 extent = x_extent(C);
+    // Without a halo, rows follow one another here as they do there.
+    constexpr bool dense = extent == C.box && run_stride == C.box.w * C.stride.w;
     const int phase = phase_of_lane();
-    Element* const at = staging + line_of_lane() * line_stride;
+    Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
+    // Places are worked out again for each half of the rows: there are not registers enough to keep them.
+    int first = product * columns + first_column_of_lane();
+    asm volatile("" : "+r"(first));
 #pragma unroll
     for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int position = product * columns + n * 8 + first_column_of_lane() + e;
-        const int row = position / width, w = position % width;
-        if (w < C.box.w && row < runs_per_line)
-          write(at + row * run_stride + w * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+        const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
+        const float value = sum[n * 4 + half * 2 + e];
+        if constexpr (dense) {
+          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+            write(at + position * C.stride.w, phase, value, bias);
+        } else if (w < C.box.w && row < runs_per_line) {
+          write(at + row * run_stride + w * C.stride.w, phase, value, bias);
+        }
       }
   }
 
-  /// The lanes that have sums of a line store its run, one vector after another. Vectors are aligned in memory and in
-  /// the staging buffer, and the first one may begin before the run.
-  __device__ static void store_vectors(const Element* staging, const Run& run) {
-    constexpr int lanes = 4 * phases, vectors = run_stride / vector, together = 4;
-    const Element* const line = staging + line_of_lane() * line_stride;
-    const int skew = skew_of<vector>(run.at);
+  /// The run of a lane that stages it.
+  __device__ static Run run_of(const Run& run, int lane) {
+    const u64 at = reinterpret_cast<u64>(run.at);
+    const u32 low = __shfl_sync(0xffffffff, u32(at), lane), high = __shfl_sync(0xffffffff, u32(at >> 32), lane);
+    const u32 ends = __shfl_sync(0xffffffff, u32(run.first) | u32(run.end) << 16, lane);
+    Run result;
+    result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
+    result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
+    result.unused = 0;
+    return result;
+  }
+
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
+  /// run.
+  __device__ static void store_vectors(const Element* staging, const Run& staged) {
+    constexpr int lanes = max_of(4 * phases, 8), vectors = run_stride / vector, together = 4;
 #pragma unroll
-    for (int first = 0; first < vectors; first += lanes * together) {
-      uint4 value[together];
+    for (int line = 0; line < pass_lines; line += warp_size / lanes) {
+      const int own = line + lane_index() / lanes;
+      const Run run = lanes == 4 * phases ? staged : run_of(staged, own * 4 * phases);
+      const Element* const from = staging + own * line_stride;
+      const int skew = skew_of<vector>(run.at);
 #pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int index = first + i * lanes + lane_index() % lanes;
-        if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(line + index * vector);
-      }
+      for (int first = 0; first < vectors; first += lanes * together) {
+        uint4 value[together];
 #pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
-        if (index >= vectors) break;
-        device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+        for (int i = 0; i < together; ++i) {
+          const int index = first + i * lanes + lane_index() % lanes;
+          if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(from + index * vector);
+        }
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
+          if (index >= vectors) break;
+          device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+        }
       }
     }
   }
-  __device__ static void store_elements(const Element* staging, const Run* table) {
-#pragma unroll 4
-    for (int item = lane_index(); item < runs * run_stride; item += warp_size) {
-      const int index = item / run_stride, c = item % run_stride;
+  /// Of flat products: lanes take vectors in turn, and those that memory has not aligned element by element.
+  __device__ static void store_flat(const Element* staging, const Run* table) {
+    constexpr int vectors = run_stride / vector, skew = panel_flat_skew(C);
+#pragma unroll 2
+    for (int item = lane_index(); item < runs * vectors; item += warp_size) {
+      const int index = item / vectors, place = item % vectors * vector, c = place - skew;
       const Run run = table[index];
-      if (c >= run.first && c < run.end)
-        run.at[c] = staging[index / runs_per_line * line_stride + index % runs_per_line * run_stride + c];
+      const Element* const from =
+          staging + index / runs_per_line * line_stride + index % runs_per_line * run_stride + place;
+      if (skew_of<vector>(run.at) == skew) {
+        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(from));
+      } else {
+#pragma unroll
+        for (int i = 0; i < vector; ++i)
+          if (c + i >= run.first && c + i < run.end) run.at[c + i] = from[i];
+      }
     }
   }
 };

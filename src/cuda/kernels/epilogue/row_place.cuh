@@ -30,6 +30,7 @@ struct RowPlace {
 
 /// Neighbouring rows are neighbouring channels that memory has together.
 template <GemmConfig C>
-constexpr bool rows_in_pairs = C.y_pairs&& C.channel_rows&& C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+constexpr bool rows_in_pairs =
+    (C.y_channels >= 2 && C.channel_rows) && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
 
 }  // namespace tconv::device

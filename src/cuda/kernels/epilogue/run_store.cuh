@@ -111,13 +111,9 @@ struct RunStore {
   __device__ static int column(int tile, int half) {
     return tile * 64 + Team::thread() / warp_size * 16 + lane_index() / 4 + half * 8;
   }
-  __device__ static int first_row_of_pair() {
-    return lane_index() % 4 * 2;
-  }
+  __device__ static int first_row_of_pair() { return lane_index() % 4 * 2; }
 
-  __device__ static u32 skew_of(u32 low) {
-    return low % vector;
-  }
+  __device__ static u32 skew_of(u32 low) { return low % vector; }
 
   __device__ static void stage(Element* buffer, const Line* table, const ForwardParams& p,
                                const float (&sum)[position_tiles][registers], int pass) {
@@ -259,14 +255,6 @@ struct RunStore {
           }
         }
       }
-  }
-
-  __device__ static void store_pair(float* target, float a, float b) {
-    *reinterpret_cast<float2*>(target) = make_float2(a, b);
-  }
-  template <class Half>
-  __device__ static void store_pair(Half* target, float a, float b) {
-    *reinterpret_cast<u32*>(target) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
   }
 };
 

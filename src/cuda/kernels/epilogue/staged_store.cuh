@@ -33,7 +33,7 @@ struct StagedStore {
 
   /// What the stores of a tile need to know of a line, worked out while its products are formed.
   struct Line {
-    i64 offset;   // of its first output in the tensor, without the position
+    i64 offset;  // of its first output in the tensor, without the position
     float bias;
     int phase_d, phase_h;
     bool exists;
@@ -65,7 +65,9 @@ struct StagedStore {
       line.exists = entry != 0xffffffff && local < C.group_out;
       line.phase_d = int(entry >> 16 & 0xff), line.phase_h = int(entry >> 24);
       line.offset = tile.n * p.ys.n + channel * p.ys.c;
-      line.bias = p.bias && entry != 0xffffffff && local < C.group_out ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      line.bias = p.bias && entry != 0xffffffff && local < C.group_out
+                      ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel])
+                      : 0.f;
     }
   }
 

@@ -1,10 +1,16 @@
-// Stores of staged runs: vectors of 16 bytes that are aligned in memory and in the staging buffer, of which the first and
-// the last of a run may reach beyond it.
+// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
+// the staging buffer, of which the first and the last of a run may reach beyond it.
 #pragma once
 
-#include "base.cuh"
+#include "element.cuh"
 
 namespace tconv::device {
+
+__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+template <class Half>
+__device__ void store_pair(Half* at, float a, float b) {
+  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
 
 /// Outputs between `at` and the vector boundary before it.
 template <int Vector, class Element>

@@ -8,10 +8,9 @@ namespace tconv::device::ptx {
 
 /// From global to shared memory; completes on a barrier that expects the bytes.
 __device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(barrier)
+               : "memory");
 }
 
 }  // namespace tconv::device::ptx

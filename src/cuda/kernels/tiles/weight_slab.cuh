@@ -5,8 +5,8 @@
 // order knows nothing of tiles: one packing serves them all.
 #pragma once
 
-#include "tile.cuh"
 #include "ptx/async_copy.cuh"
+#include "tile.cuh"
 
 namespace tconv::device {
 

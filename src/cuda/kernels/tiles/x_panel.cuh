@@ -39,7 +39,7 @@ struct XPanel {
   using Element = ElementOf<C>;
   static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
-  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
+  static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr bool channels_last = C.x_channels_last;
   static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
@@ -71,8 +71,7 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
@@ -106,8 +105,7 @@ struct XPanel {
 #pragma unroll
           for (int j = 0; j < units; ++j) {
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists && offset[j] >= 0)
-              buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
           }
         }
       }

@@ -10,9 +10,9 @@
 // Both make the 32 words of a fragment, 4 words deep and 8 positions wide, fall into 32 banks.
 #pragma once
 
-#include "tile.cuh"
 #include "ptx/async_copy.cuh"
 #include "ptx/mma.cuh"
+#include "tile.cuh"
 
 namespace tconv::device {
 
@@ -50,8 +50,7 @@ struct XTile {
 
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
-  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : x_units(C);
+  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word) : x_units(C);
   static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
@@ -71,8 +70,7 @@ struct XTile {
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
       image = static_cast<const Element*>(p.x) + tile.n * p.xs.n + i64(tile.group) * C.group_in * p.xs.c;
       channel_stride = p.xs.c;
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
         const int unit = Threads::index() % unit_lanes + s * unit_lanes;
