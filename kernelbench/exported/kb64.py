@@ -47,31 +47,17 @@ struct Int3 {
   constexpr bool operator==(const Int3&) const = default;
 };
 
-constexpr int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-constexpr int round_up(int a, int b) {
-  return ceil_div(a, b) * b;
-}
-constexpr int max_of(int a, int b) {
-  return a > b ? a : b;
-}
-constexpr int min_of(int a, int b) {
-  return a < b ? a : b;
-}
-constexpr int volume(Int3 v) {
-  return v.d * v.h * v.w;
-}
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+constexpr int max_of(int a, int b) { return a > b ? a : b; }
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
+constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
 
 /// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
 /// warp read four rows of eight words from 32 different banks.
-constexpr int pad_to_bank(int value, int residue) {
-  return value + ((residue - value) % 32 + 32) % 32;
-}
+constexpr int pad_to_bank(int value, int residue) { return value + ((residue - value) % 32 + 32) % 32; }
 
-constexpr int gcd(int a, int b) {
-  return b == 0 ? a : gcd(b, a % b);
-}
+constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   for (int k = 0; k < min_of(kernel, stride); ++k)
@@ -120,17 +106,17 @@ struct GemmConfig {
   int stage_rows;      // rows that pass through shared memory at a time
   int stage_buffers;   // 1 or 2
   bool round_on_load;  // TF32: x is rounded in its tile, once for all taps, not where it is read
-  bool y_pairs;        // two neighbouring channels of an output are one aligned word
+  int y_channels;      // neighbouring channels of an output that may be stored at once
   bool channel_rows;   // channels are the fastest index of rows, not phases: channels-last outputs
 
   // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64
   // rows by so many positions.
   int panel_columns;
   int panel_stages;
-  int team_blocks;         // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
-  int loading_warpgroups;  // of a team, 1 or 2
-  int fill_buffers;        // chunks of x a loading thread holds in registers, 1 or 2
-  bool panel_flat;  // products run over the positions of the x tile, halo included, and not over rows of the box
+  int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
+  int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
+  bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -138,13 +124,9 @@ struct GemmConfig {
 constexpr int warp_size = 32;
 
 /// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
-constexpr int block_sets_of(const GemmConfig& c) {
-  return c.types * (c.channel_blocks / c.team_blocks) * c.groups;
-}
+constexpr int block_sets_of(const GemmConfig& c) { return c.types * (c.channel_blocks / c.team_blocks) * c.groups; }
 
-constexpr int threads_of(const GemmConfig& c) {
-  return c.warps_m * c.warps_n * warp_size;
-}
+constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
 
 // The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
 constexpr int warpgroup_size = 128;
@@ -153,19 +135,11 @@ constexpr int x_loaders_of(const GemmConfig& c) {
   return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
 }
 /// Threads that load x tiles together.
-constexpr int loading_threads(const GemmConfig& c) {
-  return c.teams ? x_loaders_of(c) : threads_of(c);
-}
-constexpr int channels_per_word(const GemmConfig& c) {
-  return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
-}
-constexpr int chunks_of(const GemmConfig& c) {
-  return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
-}
+constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
+constexpr int channels_per_word(const GemmConfig& c) { return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1; }
+constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
-constexpr int columns_of(const GemmConfig& c) {
-  return c.warps_n * c.tiles_n * 8;
-}
+constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
 // The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
 // position the box needs.
@@ -178,23 +152,15 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
 }
 /// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) {
-  return max_of(c.images, 1) * volume(x_extent(c));
-}
-constexpr int x_word_stride(const GemmConfig& c) {
-  return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8);
-}
-constexpr int x_position_stride(const GemmConfig& c) {
-  return c.x_channels_last ? c.chunk_words + 4 : 1;
-}
+constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
+constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
 /// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk
 /// down the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
-constexpr int x_units(const GemmConfig& c) {
-  return x_positions(c) / max_of(c.x_vector, 1);
-}
+constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
 constexpr int x_unit_lanes(const GemmConfig& c) {
   int lanes = warp_size;
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
@@ -219,77 +185,46 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
 /// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) {
-  return ceil_div(c.group_in, 8 * channels_per_word(c));
-}
-constexpr int row_tiles_of(const GemmConfig& c) {
-  return c.warps_m * c.tiles_m;
-}
-constexpr int substeps_of(const GemmConfig& c) {
-  return c.chunk_words >= 8 ? c.chunk_words / 8 : 1;
-}
+constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
+constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
 /// The A fragments of one octet and step.
-constexpr int step_words(const GemmConfig& c) {
-  return row_tiles_of(c) * warp_size * 4;
-}
-constexpr int slab_words(const GemmConfig& c) {
-  return substeps_of(c) * c.steps_per_slab * step_words(c);
-}
+constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
+constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
 constexpr int weight_ring_words(const GemmConfig& c) {
   return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
 }
 
 // The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
-constexpr bool spans_warps(const GemmConfig& c) {
-  return c.stage_group_tiles > c.tiles_m;
-}
-constexpr int store_passes(const GemmConfig& c) {
-  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles;
-}
-constexpr int pass_lines(const GemmConfig& c) {
-  return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines;
-}
-constexpr int block_lines(const GemmConfig& c) {
-  return pass_lines(c) * store_passes(c);
-}
+constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) {
-  return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1);
-}
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
 /// Vectors at the end of the last run may be read past it.
-constexpr int staging_words(const GemmConfig& c) {
-  return round_up(pass_lines(c) * line_stride(c) + 16, 4);
-}
+constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
 constexpr int line_bytes = 24;
-constexpr int epilogue_bytes(const GemmConfig& c) {
-  return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes;
-}
+constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
 
 constexpr int shared_bytes(const GemmConfig& c) {
   return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) {
-  return 4 / channels_per_word(c);
-}
+constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) {
-  return c.math == Math::fp32 ? 2 : 1;
-}
+constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
 /// The weights of one octet and step: all rows of eight words.
-constexpr int row_step_bytes(const GemmConfig& c) {
-  return c.rows * 8 * 4;
-}
+constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
-                    min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -303,14 +238,10 @@ constexpr int batch_steps_of(const GemmConfig& c) {
 constexpr int resident_bytes(const GemmConfig& c) {
   return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
 }
-constexpr int weight_ring_bytes(const GemmConfig& c) {
-  return c.resident_steps ? 0 : c.stages * row_slab_bytes(c);
-}
+constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
 
 /// Columns of one box, and how far the next box along the width is away.
-constexpr int box_positions(const GemmConfig& c) {
-  return c.images * volume(c.box);
-}
+constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
   const int step = max_of(4, c.x_vector);
@@ -319,12 +250,8 @@ constexpr int box_advance(const GemmConfig& c) {
 
 // Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
 // alignment the run has in memory.
-constexpr int box_rows(const GemmConfig& c) {
-  return c.images * c.box.d * c.box.h;
-}
-constexpr int store_vector(const GemmConfig& c) {
-  return 16 / element_bytes(c);
-}
+constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
+constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
 /// Elements between two staged runs.
 constexpr int run_stride(const GemmConfig& c) {
   return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
@@ -335,9 +262,7 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) {
-  return c.stage_rows / c.width_phases;
-}
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -346,9 +271,7 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) {
-  return c.rows / c.width_phases;
-}
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -356,9 +279,7 @@ constexpr int team_bytes(const GemmConfig& c) {
                       c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
                   128);
 }
-constexpr int team_barriers(const GemmConfig& c) {
-  return 2 * (c.x_stages + c.stages);
-}
+constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
 constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
 }
@@ -366,47 +287,30 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
 // The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
 // nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
 constexpr int panel_rows = 64;
+/// Warpgroups of a team that multiply.
+constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
-constexpr int split_buffers(const GemmConfig& c) {
-  return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1;
-}
-constexpr int panel_slices(const GemmConfig& c) {
-  return c.chunk_words / 4;
-}
+constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
   const int positions = x_positions(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
-constexpr int panel_slice_bytes(const GemmConfig& c) {
-  return panel_slice_stride(c) * 16;
-}
+constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
-constexpr int panel_part_bytes(const GemmConfig& c) {
-  return panel_slices(c) * panel_slice_bytes(c);
-}
-constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(weight_parts(c) * panel_part_bytes(c), 128);
-}
+constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
-constexpr int panel_unit(const GemmConfig& c) {
-  return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1;
-}
-constexpr int panel_units(const GemmConfig& c, int lanes) {
-  return ceil_div(x_positions(c) / panel_unit(c), lanes);
-}
-constexpr int panel_loaders(const GemmConfig& c) {
-  return c.loading_warpgroups * warpgroup_size;
-}
-constexpr int panel_depth(const GemmConfig& c, int lanes) {
-  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
-}
+constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
 constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
-  int best = panel_loaders(c);
+  if (c.x_channels_last) return warpgroup_size / panel_slices(c);
+  int best = warpgroup_size;
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
@@ -420,9 +324,7 @@ constexpr int filling_registers(const GemmConfig& c) {
   return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) {
-  return c.panel_flat ? 1 : c.box.w / c.panel_columns;
-}
+constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -434,49 +336,67 @@ constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
   return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
 }
-/// Rows of the x tile a flat tile reaches.
-constexpr int panel_flat_rows(const GemmConfig& c) {
-  return x_row_of(c, box_rows(c) - 1) + 1;
+/// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
+/// those of the first do.
+constexpr int panel_part_stride(const GemmConfig& c) {
+  const int stride = panel_start(c, c.position_tiles) - panel_start(c, 0);
+  for (int tile = 1; tile < c.position_tiles; ++tile)
+    if (panel_start(c, c.position_tiles + tile) - panel_start(c, tile) != stride) return -1;
+  return stride;
 }
+/// Rows of the x tile a flat tile reaches.
+constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
 
 // Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
 // where products are flat, for each row of positions.
-constexpr int panel_runs(const GemmConfig& c) {
-  return c.panel_flat ? panel_flat_rows(c) : 1;
-}
-constexpr int panel_run_width(const GemmConfig& c) {
-  return c.panel_flat ? c.box.w : c.panel_columns;
-}
-constexpr int panel_pass_lines(const GemmConfig& c) {
-  return max_of(8 / c.width_phases, 1);
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_phases, 1); }
+/// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
+constexpr int panel_flat_skew(const GemmConfig& c) {
+  const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
+  return (first % v + v) % v;
 }
 /// Elements between two staged runs.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  return c.panel_flat ? width : round_up(width + v - 1, v);
+  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
 }
-/// Elements between two staged lines: 8 words modulo 32.
+/// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  return pad_to_bank(words, 8) * 4 / element_bytes(c);
+  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {
   return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
+// Channels last, a warpgroup stages so many positions of all rows at a time.
+constexpr bool stages_channels(const GemmConfig& c) {
+  return c.channel_rows && c.y_channels >= store_vector(c) && c.channels_per_block % store_vector(c) == 0 &&
+         c.group_out % store_vector(c) == 0;
+}
+constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
+/// Elements between two positions: lanes write two words of four positions, or four of eight.
+constexpr int staged_pitch(const GemmConfig& c) {
+  return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
+}
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Channels last, sums leave from registers. But products of 64 rows read more than the last weights where there
-  // are fewer, and flat ones a little more than the last panel.
-  if (c.channel_rows) return (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  // Channels last: a quarter of what the warpgroup stages. And products of 64 rows read more than the last weights
+  // where there are fewer, and flat ones a little more than the last panel.
+  if (c.channel_rows) {
+    const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
+    return max_of(round_up(staged, 16), (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0));
+  }
   return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
-      c.panel_stages * panel_bytes(c) + c.team_blocks * (weight_ring_bytes(c) + 4 * panel_store_bytes(c)), 128);
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
 }
-constexpr int panel_team_barriers(const GemmConfig& c) {
-  return 2 * (c.panel_stages + c.team_blocks * c.stages);
-}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
   return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
          (c.teams * panel_team_barriers(c) + 1) * 8;
@@ -486,13 +406,11 @@ constexpr int panel_shared_bytes(const GemmConfig& c) {
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
-/// A team of the panel kernel has loading warpgroups of its own.
+/// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? c.team_blocks * c.teams : c.teams;
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
-constexpr int warpgroups_of(const GemmConfig& c) {
-  return multiplying_warpgroups(c) + (c.panel_columns ? c.loading_warpgroups * c.teams : 1);
-}
+constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
 // not need. Asking for more than there is would wait for ever.
@@ -500,8 +418,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
-  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8)
-                         : 64;
+  return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
   const int all = warpgroups_of(c), multiplying = multiplying_warpgroups(c);
@@ -578,9 +495,7 @@ __device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float
 __device__ inline void convert(double& to, double from) { to = from; }
 __device__ inline void convert(float& to, float from) { to = from; }
 __device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
-__device__ inline void convert(BF16& to, float from) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
-}
+__device__ inline void convert(BF16& to, float from) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
 
 template <class Element, class Accumulator>
 __device__ inline Element to_element(Accumulator value) {
@@ -677,8 +592,7 @@ struct Tile {
     constexpr int count = block_sets_of(C);
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.teams > 0 && C.types > 1)
-      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     return decode<C>(p, block, box);
   }
 
@@ -732,7 +646,7 @@ struct StagedStore {
 
   /// What the stores of a tile need to know of a line, worked out while its products are formed.
   struct Line {
-    i64 offset;   // of its first output in the tensor, without the position
+    i64 offset;  // of its first output in the tensor, without the position
     float bias;
     int phase_d, phase_h;
     bool exists;
@@ -764,7 +678,9 @@ struct StagedStore {
       line.exists = entry != 0xffffffff && local < C.group_out;
       line.phase_d = int(entry >> 16 & 0xff), line.phase_h = int(entry >> 24);
       line.offset = tile.n * p.ys.n + channel * p.ys.c;
-      line.bias = p.bias && entry != 0xffffffff && local < C.group_out ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      line.bias = p.bias && entry != 0xffffffff && local < C.group_out
+                      ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel])
+                      : 0.f;
     }
   }
 
@@ -1137,8 +1053,7 @@ struct XTile {
 
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
-  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : x_units(C);
+  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word) : x_units(C);
   static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
@@ -1158,8 +1073,7 @@ struct XTile {
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
       image = static_cast<const Element*>(p.x) + tile.n * p.xs.n + i64(tile.group) * C.group_in * p.xs.c;
       channel_stride = p.xs.c;
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
         const int unit = Threads::index() % unit_lanes + s * unit_lanes;
@@ -1388,8 +1302,8 @@ struct ImplicitGemm {
         }
         const int count = min(C.steps_per_slab, steps - step);
         if constexpr (!weights_resident) {
-          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step), count,
-                  steps);
+          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step),
+                  count, steps);
           if (++slab_slot == stages) slab_slot = 0;
         }
         if ((step += count) == steps) {
@@ -1673,8 +1587,8 @@ __device__ void pack_fragments(const PackParams& p) {
       const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
       const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
       const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
-      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low),
-                                high_word.load(p, upper_high), high_word.load(p, lower_high));
+      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low), high_word.load(p, upper_high),
+                                high_word.load(p, lower_high));
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i)
@@ -1752,29 +1666,33 @@ struct RowPlace {
 
 /// Neighbouring rows are neighbouring channels that memory has together.
 template <GemmConfig C>
-constexpr bool rows_in_pairs = C.y_pairs&& C.channel_rows&& C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+constexpr bool rows_in_pairs =
+    (C.y_channels >= 2 && C.channel_rows) && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
 
 }  // namespace tconv::device
 // ---- epilogue/panel_channel_store.cuh
-// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs. Eight
-// lanes have neighbouring channels of a position, which are whole sectors of memory in fp32, so sums leave from
-// registers. Of 16-bit outputs two lanes swap one position each first: a lane then has two channels of one
-// position, and stores a word.
+// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
+//
+// A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
+// [position][row], a few positions at a time, and leave 16 bytes a lane: the channels of a position are whole lines of
+// memory. There are two buffers, so that one is staged while the other is still being read. Where channels cannot be
+// stored in vectors, sums leave from registers, one by one.
 
 
 namespace tconv::device {
 
-template <GemmConfig C, class Tables>
+/// `Member` is the warpgroup that stores.
+template <GemmConfig C, class Tables, class Member>
 struct PanelChannelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr bool swaps = rows_in_pairs<C> && sizeof(Element) == 2;
+  static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
   using Sums = float[position_tiles][columns / 2];
 
   /// A position of the tile: how far its outputs are from those of the box's first one.
   struct Place {
     bool exists;
-    int image, d, h, w;  // w in outputs
+    int image, d, h, w;  // d, h and w in outputs
     int offset;          // inside the image
 
     __device__ Place(const ForwardParams& p, int product, int column) {
@@ -1789,25 +1707,23 @@ struct PanelChannelStore {
         w = product % panels_per_row(C) * columns + column, h = row % C.box.h, d = row / C.box.h, image = 0;
         exists = true;
       }
-      image = C.images == 1 ? 0 : image, d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
       offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
     }
   };
 
-  /// One of the two rows a lane has.
+  /// The outputs of a row, and of those that follow in its vector.
   struct Row {
-    Element* at;  // its output at the box's first position, outside the tensor perhaps
-    int od, oh, ow, phase;
+    Element* at;  // at the box's first position, outside the tensor perhaps
+    int channel, od, oh, ow, phase;
     bool exists;
-    float bias;
 
-    __device__ Row(const ForwardParams& p, const Tile& tile, int half) {
-      const int index = warp_index() % 4 * 16 + half * 8 + lane_index() / 4;
+    __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
       constexpr int lines = C.rows / C.width_phases;
       const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      const int channel = tile.group * C.group_out + local;
+      channel = tile.group * C.group_out + local;
       exists = entry != 0xffffffff && local < C.group_out;
       phase = place.phase;
       od = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
@@ -1815,9 +1731,11 @@ struct PanelChannelStore {
       ow = tile.origin.w * C.stride.w + phase - C.padding.w;
       at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
            i64(ow) * p.ys.w;
-      bias = p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
     }
 
+    __device__ float bias(const ForwardParams& p, int further = 0) const {
+      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    }
     __device__ Element* output(const ForwardParams& p, const Place& place) const {
       return at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset;
     }
@@ -1829,69 +1747,129 @@ struct PanelChannelStore {
     }
   };
 
-  /// The biases of a thread's rows are read with the rest of them.
+  /// The biases of a thread's two rows.
   struct Bias {
-    __device__ Bias(const ForwardParams&, const Tile&) {}
+    float of_half[2];
+    __device__ Bias(const ForwardParams& p, const Tile& tile)
+        : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
   };
 
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char*, const Bias&,
-                               const Sums& sum) {
-    const Row rows[2] = {Row(p, tile, 0), Row(p, tile, 1)};
+  /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+                               const Sums& sum, int first_product) {
+    if constexpr (stages_channels(C))
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum, first_product);
+    else
+      store_elements(p, tile, bias, sum, first_product);
+  }
+
+ private:
+  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
+                                       const Bias& bias, const Sums& sum, int first_product) {
+    // A thread has the same vector of rows at all its positions.
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    const int row_index = thread() % vectors * vector, first = thread() / vectors;
+    const Row row(p, tile, row_index);
+    const uint4 gap = biases(p, row);
+    Member::sync();  // others may still read what they stored of the tile before
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t)
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n) {
-        const int first = n * 8 + lane_index() % 4 * 2;
-        if constexpr (swaps) {
-          const int odd = lane_index() / 4 % 2;
-          const Place place(p, t, first + odd);
+      for (int column = 0; column < columns; column += part) {
+        constexpr int parts = ceil_div(columns, part);
+        const int count = min_of(part, columns - column);
+        Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const Row& row = rows[half];
-            const float* const values = sum[t] + n * 4 + half * 2;
-            const u32 own = to_element<Element>(values[0] + row.bias).bits |
-                            u32(to_element<Element>(values[1] + row.bias).bits) << 16;
-            const u32 other = __shfl_xor_sync(0xffffffff, own, 4);
-            const u32 word = odd ? __byte_perm(other, own, 0x7632) : __byte_perm(own, other, 0x5410);
-            if (row.has(p, tile, place)) *reinterpret_cast<u32*>(row.output(p, place) - odd) = word;
-          }
-        } else {
+        for (int half = 0; half < 2; ++half) {
+          if (C.rows < panel_rows && row_of(half) >= C.rows) break;
+          Element* const at = buffer + first_column_of_lane() * pitch + row_of(half);
 #pragma unroll
-          for (int e = 0; e < 2; ++e) {
-            const Place place(p, t, first + e);
+          for (int n = 0; n < count / 8; ++n)
 #pragma unroll
-            for (int half = 0; half < 2; ++half)
-              if (rows[half].has(p, tile, place))
-                *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + rows[half].bias);
-          }
+            for (int e = 0; e < 2; ++e)
+              at[(n * 8 + e) * pitch] =
+                  to_element<Element>(sum[t][(column / 8 + n) * 4 + half * 2 + e] + bias.of_half[half]);
         }
-        if constexpr (C.width_phases < C.stride.w) {
+        Member::sync();
+        if (first < together) {
+          // Places are not worked out for many parts at once: there are not registers enough.
+          int from = first;
+          asm volatile("" : "+r"(from));
 #pragma unroll
-          for (int e = 0; e < 2; ++e)
-#pragma unroll
-            for (int half = 0; half < 2; ++half) fill_gaps(p, tile, rows[half], Place(p, t, first + e));
+          for (int k = 0; k < ceil_div(part, together); ++k) {
+            const int position = from + k * together;
+            if (position >= count) break;
+            const Place place(p, first_product + t, column + position);
+            if (row.has(p, tile, place))
+              *reinterpret_cast<uint4*>(row.output(p, place)) =
+                  *reinterpret_cast<const uint4*>(buffer + position * pitch + row_index);
+            fill_gaps(p, tile, row, place, gap);
+          }
         }
       }
   }
 
- private:
-  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
-  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place) {
-    if (row.phase != phase_with_taps(C, 0)) return;
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum,
+                                        int first_product) {
+    const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
 #pragma unroll
-    for (int empty = 0; empty < C.stride.w; ++empty)
-      if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
-        row.output(p, place)[i64(further) * p.ys.w] = to_element<Element>(row.bias);
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const Place place(p, first_product + t, n * 8 + first_column_of_lane() + e);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (rows[half].has(p, tile, place))
+              *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + bias.of_half[half]);
+            fill_gaps(p, tile, rows[half], place, to_element<Element>(bias.of_half[half]));
+          }
+        }
+  }
+
+  /// What the phases without taps hold at the channels of a vector.
+  __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
+    uint4 result{};
+    if constexpr (C.width_phases < C.stride.w) {
+      Element* const elements = reinterpret_cast<Element*>(&result);
+#pragma unroll
+      for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
+    }
+    return result;
+  }
+
+  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+  template <class Value>
+  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place,
+                                   const Value& bias) {
+    if constexpr (C.width_phases < C.stride.w) {
+      if (row.phase != phase_with_taps(C, 0)) return;
+#pragma unroll
+      for (int empty = 0; empty < C.stride.w; ++empty)
+        if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
+          *reinterpret_cast<Value*>(row.output(p, place) + i64(further) * p.ys.w) = bias;
+    }
   }
 };
 
 }  // namespace tconv::device
 // ---- epilogue/vector_store.cuh
-// Stores of staged runs: vectors of 16 bytes that are aligned in memory and in the staging buffer, of which the first and
-// the last of a run may reach beyond it.
+// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
+// the staging buffer, of which the first and the last of a run may reach beyond it.
 
 
 namespace tconv::device {
+
+__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+template <class Half>
+__device__ void store_pair(Half* at, float a, float b) {
+  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
 
 /// Outputs between `at` and the vector boundary before it.
 template <int Vector, class Element>
@@ -1919,7 +1897,7 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
 //
 // Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
-// ragged ends leave 16 bytes at a time. Where products are flat, runs are short, and leave as single elements.
+// ragged ends leave 16 bytes at a time. Where products are flat, runs are whole rows.
 
 
 namespace tconv::device {
@@ -1956,9 +1934,10 @@ struct PanelStore {
     }
   };
 
-  /// Stores a tile through `memory`, which is the warp's own.
+  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
+  /// own.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
-                               const Sums& sum) {
+                               const Sums& sum, int first_product) {
     Element* const staging = reinterpret_cast<Element*>(memory);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -1966,17 +1945,18 @@ struct PanelStore {
       if constexpr (C.panel_flat) {
         Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
         for (int item = lane_index(); item < runs; item += warp_size)
-          table[item] = LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
+          table[item] =
+              LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
 #pragma unroll
         for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
         __syncwarp();
-        store_elements(staging, table);
+        store_flat(staging, table);
         __syncwarp();
       } else {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
 #pragma unroll
         for (int t = 0; t < position_tiles; ++t) {
-          const Run run = line.of_product(p, tile, t);
+          const Run run = line.of_product(p, tile, first_product + t);
           stage_run(staging, run, sum[t], bias.of_half[half], half);
           __syncwarp();
           store_vectors(staging, run);
@@ -2027,8 +2007,8 @@ struct PanelStore {
       od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
       oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
       ow = tile.origin.w * C.stride.w - C.padding.w;
-      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d +
-           i64(oh) * p.ys.h + ow;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           ow;
     }
 
     /// A row of positions of the box, from output `low` on.
@@ -2055,8 +2035,7 @@ struct PanelStore {
 
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
       const int row = product / panels_per_row(C);
-      return piece(p, tile, 0, row / C.box.h, row % C.box.h,
-                   product % panels_per_row(C) * columns * C.stride.w);
+      return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
     }
     /// `row` counts rows of the x tile, halo included.
     __device__ Run of_flat_row(const ForwardParams& p, const Tile& tile, int row) const {
@@ -2085,6 +2064,13 @@ struct PanelStore {
     const int phase = phase_of_lane();
     Element* const at =
         staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+    // Two neighbouring outputs are one store where all lines are aligned for it.
+    if (phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, skew_of<2>(run.at) == 0)) {
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+        store_pair(at + n * 8, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+      return;
+    }
 #pragma unroll
     for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
@@ -2093,49 +2079,85 @@ struct PanelStore {
 
   __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
                                     int product) {
-    constexpr int width = x_extent(C).w;
+    constexpr Int3 extent = x_extent(C);
+    // Without a halo, rows follow one another here as they do there.
+    constexpr bool dense = extent == C.box && run_stride == C.box.w * C.stride.w;
     const int phase = phase_of_lane();
-    Element* const at = staging + line_of_lane() * line_stride;
+    Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
+    // Places are worked out again for each half of the rows: there are not registers enough to keep them.
+    int first = product * columns + first_column_of_lane();
+    asm volatile("" : "+r"(first));
 #pragma unroll
     for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int position = product * columns + n * 8 + first_column_of_lane() + e;
-        const int row = position / width, w = position % width;
-        if (w < C.box.w && row < runs_per_line)
-          write(at + row * run_stride + w * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+        const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
+        const float value = sum[n * 4 + half * 2 + e];
+        if constexpr (dense) {
+          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+            write(at + position * C.stride.w, phase, value, bias);
+        } else if (w < C.box.w && row < runs_per_line) {
+          write(at + row * run_stride + w * C.stride.w, phase, value, bias);
+        }
       }
   }
 
-  /// The lanes that have sums of a line store its run, one vector after another. Vectors are aligned in memory and in
-  /// the staging buffer, and the first one may begin before the run.
-  __device__ static void store_vectors(const Element* staging, const Run& run) {
-    constexpr int lanes = 4 * phases, vectors = run_stride / vector, together = 4;
-    const Element* const line = staging + line_of_lane() * line_stride;
-    const int skew = skew_of<vector>(run.at);
+  /// The run of a lane that stages it.
+  __device__ static Run run_of(const Run& run, int lane) {
+    const u64 at = reinterpret_cast<u64>(run.at);
+    const u32 low = __shfl_sync(0xffffffff, u32(at), lane), high = __shfl_sync(0xffffffff, u32(at >> 32), lane);
+    const u32 ends = __shfl_sync(0xffffffff, u32(run.first) | u32(run.end) << 16, lane);
+    Run result;
+    result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
+    result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
+    result.unused = 0;
+    return result;
+  }
+
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
+  /// run.
+  __device__ static void store_vectors(const Element* staging, const Run& staged) {
+    constexpr int lanes = max_of(4 * phases, 8), vectors = run_stride / vector, together = 4;
 #pragma unroll
-    for (int first = 0; first < vectors; first += lanes * together) {
-      uint4 value[together];
+    for (int line = 0; line < pass_lines; line += warp_size / lanes) {
+      const int own = line + lane_index() / lanes;
+      const Run run = lanes == 4 * phases ? staged : run_of(staged, own * 4 * phases);
+      const Element* const from = staging + own * line_stride;
+      const int skew = skew_of<vector>(run.at);
 #pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int index = first + i * lanes + lane_index() % lanes;
-        if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(line + index * vector);
-      }
+      for (int first = 0; first < vectors; first += lanes * together) {
+        uint4 value[together];
 #pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
-        if (index >= vectors) break;
-        device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+        for (int i = 0; i < together; ++i) {
+          const int index = first + i * lanes + lane_index() % lanes;
+          if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(from + index * vector);
+        }
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
+          if (index >= vectors) break;
+          device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+        }
       }
     }
   }
-  __device__ static void store_elements(const Element* staging, const Run* table) {
-#pragma unroll 4
-    for (int item = lane_index(); item < runs * run_stride; item += warp_size) {
-      const int index = item / run_stride, c = item % run_stride;
+  /// Of flat products: lanes take vectors in turn, and those that memory has not aligned element by element.
+  __device__ static void store_flat(const Element* staging, const Run* table) {
+    constexpr int vectors = run_stride / vector, skew = panel_flat_skew(C);
+#pragma unroll 2
+    for (int item = lane_index(); item < runs * vectors; item += warp_size) {
+      const int index = item / vectors, place = item % vectors * vector, c = place - skew;
       const Run run = table[index];
-      if (c >= run.first && c < run.end)
-        run.at[c] = staging[index / runs_per_line * line_stride + index % runs_per_line * run_stride + c];
+      const Element* const from =
+          staging + index / runs_per_line * line_stride + index % runs_per_line * run_stride + place;
+      if (skew_of<vector>(run.at) == skew) {
+        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(from));
+      } else {
+#pragma unroll
+        for (int i = 0; i < vector; ++i)
+          if (c + i >= run.first && c + i < run.end) run.at[c + i] = from[i];
+      }
     }
   }
 };
@@ -2260,10 +2282,9 @@ namespace tconv::device::ptx {
 
 /// From global to shared memory; completes on a barrier that expects the bytes.
 __device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(barrier)
+               : "memory");
 }
 
 }  // namespace tconv::device::ptx
@@ -2387,7 +2408,7 @@ struct XPanel {
   using Element = ElementOf<C>;
   static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
-  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
+  static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr bool channels_last = C.x_channels_last;
   static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
@@ -2419,8 +2440,7 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
@@ -2454,8 +2474,7 @@ struct XPanel {
 #pragma unroll
           for (int j = 0; j < units; ++j) {
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists && offset[j] >= 0)
-              buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
           }
         }
       }
@@ -2535,10 +2554,12 @@ struct XPanel {
 // x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one or two teams; a team is one or two warpgroups that fill panels, and one that multiplies and
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and
 // stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
 // block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
 // fetched and turned once for them.
+//
+// Or the warpgroups of a team have parts of one box, and weights are fetched once for them.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
@@ -2558,16 +2579,23 @@ struct PanelGemm {
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = panel_loaders(C) + C.team_blocks * warpgroup_size;
+  static constexpr int team_threads = warpgroup_size + members_of(C) * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
-  /// Of a thread that multiplies: which of the team's channel blocks it works on.
-  __device__ static int member() { return (Loaders::index() - panel_loaders(C)) / warpgroup_size; }
+  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
+  /// the box.
+  __device__ static int member() { return (Loaders::index() - warpgroup_size) / warpgroup_size; }
+  __device__ static int block() { return member() / C.box_parts; }
+  __device__ static int part() { return member() % C.box_parts; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
   };
   using Panel = XPanel<C, Loaders>;
-  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables>, PanelStore<C, Tables>>::Type;
+  /// A warpgroup that multiplies.
+  struct Member {
+    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
+  };
+  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
 
   struct Shared {
@@ -2588,12 +2616,12 @@ struct PanelGemm {
     }
     __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
     __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
-    __device__ u32 weights_full(int member, int slot) const {
-      return panel_full(2 * (C.panel_stages + member * C.stages) + slot);
+    __device__ u32 weights_full(int block, int slot) const {
+      return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
     }
-    __device__ u32 weights_empty(int member, int slot) const { return weights_full(member, C.stages + slot); }
-    /// The ring of weights of a member.
-    __device__ u32 weights_of(int member) const { return weights + member * weight_ring_bytes(C); }
+    __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
+    /// The ring of weights of a channel block.
+    __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
   };
 
@@ -2603,13 +2631,13 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), warps * C.loading_warpgroups);
-          ptx::barrier_init(shared.panel_empty(i), warps * C.team_blocks);
+          ptx::barrier_init(shared.panel_full(i), warps);
+          ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
-        for (int member = 0; member < C.team_blocks; ++member)
+        for (int block = 0; block < C.team_blocks; ++block)
           for (int i = 0; i < C.stages; ++i) {
-            ptx::barrier_init(shared.weights_full(member, i), 1);
-            ptx::barrier_init(shared.weights_empty(member, i), warps);
+            ptx::barrier_init(shared.weights_full(block, i), 1);
+            ptx::barrier_init(shared.weights_empty(block, i), warps * C.box_parts);
           }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
@@ -2617,7 +2645,7 @@ struct PanelGemm {
     }
     __syncthreads();
     const Shared shared(team());
-    if (Loaders::index() < panel_loaders(C)) {
+    if (Loaders::index() < warpgroup_size) {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
@@ -2690,40 +2718,45 @@ struct PanelGemm {
   /// The tile of a member of the team.
   __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
     Tile tile = schedule.tile(p);
-    tile.channel_block += member();
+    tile.channel_block += block();
     return tile;
   }
 
-  /// The slabs of weights of a member, in the order its products take them. All threads keep count, one copies.
+  /// The slabs of weights of a channel block, in the order its products take them. All threads keep count, one copies;
+  /// where parts of the box share them, one of the first part. It fills a slot one slab later then, so that it need not
+  /// wait for the other part.
   struct WeightStream {
     const ForwardParams& p;
     const Shared& shared;
     Schedule schedule;
     const unsigned char* packed = nullptr;  // of the next slab's first octet
     int steps = 0, chunk = 0, step = 0;
-    Ring<C.stages> next;  // the slab whose products are next
+    Ring<C.stages> next;    // the slab whose products are next
+    Ring<C.stages> before;  // the one used last, where that is still to be filled again
+    bool waits = false;
 
     __device__ WeightStream(const ForwardParams& params, const Shared& s)
         : p(params), shared(s), schedule(params, team()) {
       seek();
 #pragma unroll 1
-      for (int slot = 0; slot < C.stages; ++slot) copy(slot);
+      for (int slot = 0; slot < C.stages; ++slot)
+        if (part() == 0) copy(slot);
     }
     __device__ void seek() {
       Tile tile;
       if (!schedule.seek_products(p, tile)) return;
-      tile.channel_block += member();
+      tile.channel_block += block();
       steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
       constexpr int bytes = group_steps * step_bytes;
       if (thread() == 0) {
-        const u32 full = shared.weights_full(member(), slot);
+        const u32 full = shared.weights_full(block(), slot);
         ptx::barrier_arrive_expect(full, octets * bytes);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          ptx::bulk_load(shared.weights_of(member()) + slot * row_slab_bytes(C) + o * bytes,
+          ptx::bulk_load(shared.weights_of(block()) + slot * row_slab_bytes(C) + o * bytes,
                          packed + i64(o) * steps * step_bytes, bytes, full);
       }
       step += group_steps, packed += bytes;
@@ -2738,9 +2771,16 @@ struct PanelGemm {
     }
     /// Fills a slot again whose products are complete, as far as this warp knows.
     __device__ void refill(const Ring<C.stages>& used) {
-      const u32 empty = shared.weights_empty(member(), used.slot);
-      release(empty);
-      if (thread() == 0) ptx::barrier_wait(empty, used.parity);
+      release(shared.weights_empty(block(), used.slot));
+      if constexpr (C.box_parts == 1) {
+        fill(used);
+      } else if (part() == 0) {
+        if (waits) fill(before);
+        before = used, waits = true;
+      }
+    }
+    __device__ void fill(const Ring<C.stages>& used) {
+      if (thread() == 0) ptx::barrier_wait(shared.weights_empty(block(), used.slot), used.parity);
       copy(used.slot);
     }
   };
@@ -2767,7 +2807,7 @@ struct PanelGemm {
         multiply_split(sum, tile.type, shared, weights, panel);
       else
         multiply(sum, tile.type, shared, weights, panel);
-      Store::store(p, tile, memory, bias, sum);
+      Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
   }
 
@@ -2781,18 +2821,23 @@ struct PanelGemm {
   /// Where the weights of a group of steps are.
   __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
     if constexpr (resident)
-      return shared.resident_weights + member() * resident_bytes(C) +
+      return shared.resident_weights + block() * resident_bytes(C) +
              (chunk * octets * C.resident_steps + step) * step_bytes;
     else
-      return shared.weights_of(member()) + weights.next.slot * row_slab_bytes(C);
+      return shared.weights_of(block()) + weights.next.slot * row_slab_bytes(C);
+  }
+  /// The positions of this part of the box in a panel.
+  __device__ static u32 panel_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+    if constexpr (C.box_parts == 1) return at;
+    static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
+    return at + part() * panel_part_stride(C) * 16;
   }
   static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
-  __device__ static u64 further(u64 operand, int bytes) {
-    return operand + u64(bytes / 16);
-  }
+  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
 
   /// Whether a panel is there already; the same for all lanes of a warp.
   __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
@@ -2838,12 +2883,12 @@ struct PanelGemm {
         released = true;
       }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+      const u32 at = panel_of(shared, panel);
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
         if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int s = 0; s < group_steps; ++s) {
@@ -2886,19 +2931,18 @@ struct PanelGemm {
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+      const u32 at = panel_of(shared, panel);
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
         if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
         constexpr int buffers = split_buffers(C);
         constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
         float part[buffers][registers];
 #pragma unroll
         for (int i = 0; i < parts + buffers - 1; ++i) {
-          if (i < parts)
-            issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
           if (const int done = i - (buffers - 1); done >= 0) {
             if (i < parts && buffers == 2)
               ptx::wgmma_wait<1>();
@@ -2915,9 +2959,7 @@ struct PanelGemm {
   }
 
   /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
-  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1
-                                    : group_steps % 3 == 0      ? 3
-                                                                : min_of(2, group_steps);
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
@@ -2993,15 +3035,11 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-constexpr long long at_most(long long value, long long limit) {
-  return value < limit ? value : limit;
-}
+constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
 constexpr long long between(long long low, long long value, long long high) {
   return value < low ? low : at_most(value, high);
 }
-constexpr long long parts_of(long long whole, long long part) {
-  return (whole + part - 1) / part;
-}
+constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
 /// Positions q of one dimension that have an output.
 constexpr int positions_of(long long out, int stride, int padding) {
@@ -3054,9 +3092,7 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
 
 // ---- Direct --------------------------------------------------------------------------------------
 
-constexpr int floor_div(int a, int b) {
-  return a / b - (a % b < 0);
-}
+constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
 
 /// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
 struct RowCut {
@@ -3147,8 +3183,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3192,15 +3228,15 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
-    .x_channels_last = false, .y_rows = true, .x_vector = 4,
+    .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0,
-    .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
-    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 160, .panel_stages = 2, .team_blocks = 1, .loading_warpgroups = 1, .fill_buffers = 1, .panel_flat = false};
+    .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
+    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3232,16 +3268,19 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[128], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-        "}, %80, %81, p, 1, 1;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+        "}, %128, %129, p, 1, 1;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -3251,7 +3290,13 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
+          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
+          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
+          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -3263,7 +3308,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 225480;
+constexpr int shared_bytes = 232264;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -3275,12 +3320,12 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0,
-    .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
-    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 160, .panel_stages = 2, .team_blocks = 1, .loading_warpgroups = 1, .fill_buffers = 1, .panel_flat = false};
+    .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
+    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3312,16 +3357,19 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[128], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-        "}, %80, %81, p, 1, 1;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+        "}, %128, %129, p, 1, 1;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -3331,7 +3379,13 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
+          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
+          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
+          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -3343,7 +3397,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 224456;
+constexpr int shared_bytes = 232264;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -3369,8 +3423,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3421,8 +3475,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3475,8 +3529,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3681,7 +3735,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_22a20b73a435_sm{architecture}",
+        name=f"tconv_kb64_4e11bacae2f3_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -47,31 +47,17 @@ struct Int3 {
   constexpr bool operator==(const Int3&) const = default;
 };
 
-constexpr int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-constexpr int round_up(int a, int b) {
-  return ceil_div(a, b) * b;
-}
-constexpr int max_of(int a, int b) {
-  return a > b ? a : b;
-}
-constexpr int min_of(int a, int b) {
-  return a < b ? a : b;
-}
-constexpr int volume(Int3 v) {
-  return v.d * v.h * v.w;
-}
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+constexpr int max_of(int a, int b) { return a > b ? a : b; }
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
+constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
 
 /// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
 /// warp read four rows of eight words from 32 different banks.
-constexpr int pad_to_bank(int value, int residue) {
-  return value + ((residue - value) % 32 + 32) % 32;
-}
+constexpr int pad_to_bank(int value, int residue) { return value + ((residue - value) % 32 + 32) % 32; }
 
-constexpr int gcd(int a, int b) {
-  return b == 0 ? a : gcd(b, a % b);
-}
+constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   for (int k = 0; k < min_of(kernel, stride); ++k)
@@ -120,17 +106,17 @@ struct GemmConfig {
   int stage_rows;      // rows that pass through shared memory at a time
   int stage_buffers;   // 1 or 2
   bool round_on_load;  // TF32: x is rounded in its tile, once for all taps, not where it is read
-  bool y_pairs;        // two neighbouring channels of an output are one aligned word
+  int y_channels;      // neighbouring channels of an output that may be stored at once
   bool channel_rows;   // channels are the fastest index of rows, not phases: channels-last outputs
 
   // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64
   // rows by so many positions.
   int panel_columns;
   int panel_stages;
-  int team_blocks;         // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
-  int loading_warpgroups;  // of a team, 1 or 2
-  int fill_buffers;        // chunks of x a loading thread holds in registers, 1 or 2
-  bool panel_flat;  // products run over the positions of the x tile, halo included, and not over rows of the box
+  int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
+  int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
+  bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -138,13 +124,9 @@ struct GemmConfig {
 constexpr int warp_size = 32;
 
 /// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
-constexpr int block_sets_of(const GemmConfig& c) {
-  return c.types * (c.channel_blocks / c.team_blocks) * c.groups;
-}
+constexpr int block_sets_of(const GemmConfig& c) { return c.types * (c.channel_blocks / c.team_blocks) * c.groups; }
 
-constexpr int threads_of(const GemmConfig& c) {
-  return c.warps_m * c.warps_n * warp_size;
-}
+constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
 
 // The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
 constexpr int warpgroup_size = 128;
@@ -153,19 +135,11 @@ constexpr int x_loaders_of(const GemmConfig& c) {
   return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
 }
 /// Threads that load x tiles together.
-constexpr int loading_threads(const GemmConfig& c) {
-  return c.teams ? x_loaders_of(c) : threads_of(c);
-}
-constexpr int channels_per_word(const GemmConfig& c) {
-  return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
-}
-constexpr int chunks_of(const GemmConfig& c) {
-  return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
-}
+constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
+constexpr int channels_per_word(const GemmConfig& c) { return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1; }
+constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
-constexpr int columns_of(const GemmConfig& c) {
-  return c.warps_n * c.tiles_n * 8;
-}
+constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
 // The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
 // position the box needs.
@@ -178,23 +152,15 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
 }
 /// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) {
-  return max_of(c.images, 1) * volume(x_extent(c));
-}
-constexpr int x_word_stride(const GemmConfig& c) {
-  return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8);
-}
-constexpr int x_position_stride(const GemmConfig& c) {
-  return c.x_channels_last ? c.chunk_words + 4 : 1;
-}
+constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
+constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
 /// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk
 /// down the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
-constexpr int x_units(const GemmConfig& c) {
-  return x_positions(c) / max_of(c.x_vector, 1);
-}
+constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
 constexpr int x_unit_lanes(const GemmConfig& c) {
   int lanes = warp_size;
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
@@ -219,77 +185,46 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
 /// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) {
-  return ceil_div(c.group_in, 8 * channels_per_word(c));
-}
-constexpr int row_tiles_of(const GemmConfig& c) {
-  return c.warps_m * c.tiles_m;
-}
-constexpr int substeps_of(const GemmConfig& c) {
-  return c.chunk_words >= 8 ? c.chunk_words / 8 : 1;
-}
+constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
+constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
 /// The A fragments of one octet and step.
-constexpr int step_words(const GemmConfig& c) {
-  return row_tiles_of(c) * warp_size * 4;
-}
-constexpr int slab_words(const GemmConfig& c) {
-  return substeps_of(c) * c.steps_per_slab * step_words(c);
-}
+constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
+constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
 constexpr int weight_ring_words(const GemmConfig& c) {
   return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
 }
 
 // The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
-constexpr bool spans_warps(const GemmConfig& c) {
-  return c.stage_group_tiles > c.tiles_m;
-}
-constexpr int store_passes(const GemmConfig& c) {
-  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles;
-}
-constexpr int pass_lines(const GemmConfig& c) {
-  return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines;
-}
-constexpr int block_lines(const GemmConfig& c) {
-  return pass_lines(c) * store_passes(c);
-}
+constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) {
-  return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1);
-}
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
 /// Vectors at the end of the last run may be read past it.
-constexpr int staging_words(const GemmConfig& c) {
-  return round_up(pass_lines(c) * line_stride(c) + 16, 4);
-}
+constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
 constexpr int line_bytes = 24;
-constexpr int epilogue_bytes(const GemmConfig& c) {
-  return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes;
-}
+constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
 
 constexpr int shared_bytes(const GemmConfig& c) {
   return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) {
-  return 4 / channels_per_word(c);
-}
+constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) {
-  return c.math == Math::fp32 ? 2 : 1;
-}
+constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
 /// The weights of one octet and step: all rows of eight words.
-constexpr int row_step_bytes(const GemmConfig& c) {
-  return c.rows * 8 * 4;
-}
+constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
-                    min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -303,14 +238,10 @@ constexpr int batch_steps_of(const GemmConfig& c) {
 constexpr int resident_bytes(const GemmConfig& c) {
   return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
 }
-constexpr int weight_ring_bytes(const GemmConfig& c) {
-  return c.resident_steps ? 0 : c.stages * row_slab_bytes(c);
-}
+constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
 
 /// Columns of one box, and how far the next box along the width is away.
-constexpr int box_positions(const GemmConfig& c) {
-  return c.images * volume(c.box);
-}
+constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
   const int step = max_of(4, c.x_vector);
@@ -319,12 +250,8 @@ constexpr int box_advance(const GemmConfig& c) {
 
 // Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
 // alignment the run has in memory.
-constexpr int box_rows(const GemmConfig& c) {
-  return c.images * c.box.d * c.box.h;
-}
-constexpr int store_vector(const GemmConfig& c) {
-  return 16 / element_bytes(c);
-}
+constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
+constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
 /// Elements between two staged runs.
 constexpr int run_stride(const GemmConfig& c) {
   return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
@@ -335,9 +262,7 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) {
-  return c.stage_rows / c.width_phases;
-}
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -346,9 +271,7 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) {
-  return c.rows / c.width_phases;
-}
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -356,9 +279,7 @@ constexpr int team_bytes(const GemmConfig& c) {
                       c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
                   128);
 }
-constexpr int team_barriers(const GemmConfig& c) {
-  return 2 * (c.x_stages + c.stages);
-}
+constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
 constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
 }
@@ -366,47 +287,30 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
 // The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
 // nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
 constexpr int panel_rows = 64;
+/// Warpgroups of a team that multiply.
+constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
-constexpr int split_buffers(const GemmConfig& c) {
-  return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1;
-}
-constexpr int panel_slices(const GemmConfig& c) {
-  return c.chunk_words / 4;
-}
+constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
   const int positions = x_positions(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
-constexpr int panel_slice_bytes(const GemmConfig& c) {
-  return panel_slice_stride(c) * 16;
-}
+constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
-constexpr int panel_part_bytes(const GemmConfig& c) {
-  return panel_slices(c) * panel_slice_bytes(c);
-}
-constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(weight_parts(c) * panel_part_bytes(c), 128);
-}
+constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
-constexpr int panel_unit(const GemmConfig& c) {
-  return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1;
-}
-constexpr int panel_units(const GemmConfig& c, int lanes) {
-  return ceil_div(x_positions(c) / panel_unit(c), lanes);
-}
-constexpr int panel_loaders(const GemmConfig& c) {
-  return c.loading_warpgroups * warpgroup_size;
-}
-constexpr int panel_depth(const GemmConfig& c, int lanes) {
-  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
-}
+constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
 constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
-  int best = panel_loaders(c);
+  if (c.x_channels_last) return warpgroup_size / panel_slices(c);
+  int best = warpgroup_size;
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
@@ -420,9 +324,7 @@ constexpr int filling_registers(const GemmConfig& c) {
   return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) {
-  return c.panel_flat ? 1 : c.box.w / c.panel_columns;
-}
+constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -434,49 +336,67 @@ constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
   return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
 }
-/// Rows of the x tile a flat tile reaches.
-constexpr int panel_flat_rows(const GemmConfig& c) {
-  return x_row_of(c, box_rows(c) - 1) + 1;
+/// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
+/// those of the first do.
+constexpr int panel_part_stride(const GemmConfig& c) {
+  const int stride = panel_start(c, c.position_tiles) - panel_start(c, 0);
+  for (int tile = 1; tile < c.position_tiles; ++tile)
+    if (panel_start(c, c.position_tiles + tile) - panel_start(c, tile) != stride) return -1;
+  return stride;
 }
+/// Rows of the x tile a flat tile reaches.
+constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
 
 // Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
 // where products are flat, for each row of positions.
-constexpr int panel_runs(const GemmConfig& c) {
-  return c.panel_flat ? panel_flat_rows(c) : 1;
-}
-constexpr int panel_run_width(const GemmConfig& c) {
-  return c.panel_flat ? c.box.w : c.panel_columns;
-}
-constexpr int panel_pass_lines(const GemmConfig& c) {
-  return max_of(8 / c.width_phases, 1);
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_phases, 1); }
+/// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
+constexpr int panel_flat_skew(const GemmConfig& c) {
+  const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
+  return (first % v + v) % v;
 }
 /// Elements between two staged runs.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  return c.panel_flat ? width : round_up(width + v - 1, v);
+  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
 }
-/// Elements between two staged lines: 8 words modulo 32.
+/// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  return pad_to_bank(words, 8) * 4 / element_bytes(c);
+  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {
   return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
+// Channels last, a warpgroup stages so many positions of all rows at a time.
+constexpr bool stages_channels(const GemmConfig& c) {
+  return c.channel_rows && c.y_channels >= store_vector(c) && c.channels_per_block % store_vector(c) == 0 &&
+         c.group_out % store_vector(c) == 0;
+}
+constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
+/// Elements between two positions: lanes write two words of four positions, or four of eight.
+constexpr int staged_pitch(const GemmConfig& c) {
+  return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
+}
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Channels last, sums leave from registers. But products of 64 rows read more than the last weights where there
-  // are fewer, and flat ones a little more than the last panel.
-  if (c.channel_rows) return (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  // Channels last: a quarter of what the warpgroup stages. And products of 64 rows read more than the last weights
+  // where there are fewer, and flat ones a little more than the last panel.
+  if (c.channel_rows) {
+    const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
+    return max_of(round_up(staged, 16), (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0));
+  }
   return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
-      c.panel_stages * panel_bytes(c) + c.team_blocks * (weight_ring_bytes(c) + 4 * panel_store_bytes(c)), 128);
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
 }
-constexpr int panel_team_barriers(const GemmConfig& c) {
-  return 2 * (c.panel_stages + c.team_blocks * c.stages);
-}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
   return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
          (c.teams * panel_team_barriers(c) + 1) * 8;
@@ -486,13 +406,11 @@ constexpr int panel_shared_bytes(const GemmConfig& c) {
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
-/// A team of the panel kernel has loading warpgroups of its own.
+/// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? c.team_blocks * c.teams : c.teams;
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
-constexpr int warpgroups_of(const GemmConfig& c) {
-  return multiplying_warpgroups(c) + (c.panel_columns ? c.loading_warpgroups * c.teams : 1);
-}
+constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
 // not need. Asking for more than there is would wait for ever.
@@ -500,8 +418,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
-  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8)
-                         : 64;
+  return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
   const int all = warpgroups_of(c), multiplying = multiplying_warpgroups(c);
@@ -578,9 +495,7 @@ __device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float
 __device__ inline void convert(double& to, double from) { to = from; }
 __device__ inline void convert(float& to, float from) { to = from; }
 __device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
-__device__ inline void convert(BF16& to, float from) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
-}
+__device__ inline void convert(BF16& to, float from) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
 
 template <class Element, class Accumulator>
 __device__ inline Element to_element(Accumulator value) {
@@ -677,8 +592,7 @@ struct Tile {
     constexpr int count = block_sets_of(C);
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.teams > 0 && C.types > 1)
-      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     return decode<C>(p, block, box);
   }
 
@@ -732,7 +646,7 @@ struct StagedStore {
 
   /// What the stores of a tile need to know of a line, worked out while its products are formed.
   struct Line {
-    i64 offset;   // of its first output in the tensor, without the position
+    i64 offset;  // of its first output in the tensor, without the position
     float bias;
     int phase_d, phase_h;
     bool exists;
@@ -764,7 +678,9 @@ struct StagedStore {
       line.exists = entry != 0xffffffff && local < C.group_out;
       line.phase_d = int(entry >> 16 & 0xff), line.phase_h = int(entry >> 24);
       line.offset = tile.n * p.ys.n + channel * p.ys.c;
-      line.bias = p.bias && entry != 0xffffffff && local < C.group_out ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      line.bias = p.bias && entry != 0xffffffff && local < C.group_out
+                      ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel])
+                      : 0.f;
     }
   }
 
@@ -1137,8 +1053,7 @@ struct XTile {
 
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
-  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : x_units(C);
+  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word) : x_units(C);
   static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
@@ -1158,8 +1073,7 @@ struct XTile {
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
       image = static_cast<const Element*>(p.x) + tile.n * p.xs.n + i64(tile.group) * C.group_in * p.xs.c;
       channel_stride = p.xs.c;
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
         const int unit = Threads::index() % unit_lanes + s * unit_lanes;
@@ -1388,8 +1302,8 @@ struct ImplicitGemm {
         }
         const int count = min(C.steps_per_slab, steps - step);
         if constexpr (!weights_resident) {
-          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step), count,
-                  steps);
+          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step),
+                  count, steps);
           if (++slab_slot == stages) slab_slot = 0;
         }
         if ((step += count) == steps) {
@@ -1673,8 +1587,8 @@ __device__ void pack_fragments(const PackParams& p) {
       const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
       const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
       const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
-      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low),
-                                high_word.load(p, upper_high), high_word.load(p, lower_high));
+      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low), high_word.load(p, upper_high),
+                                high_word.load(p, lower_high));
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i)
@@ -1752,15 +1666,210 @@ struct RowPlace {
 
 /// Neighbouring rows are neighbouring channels that memory has together.
 template <GemmConfig C>
-constexpr bool rows_in_pairs = C.y_pairs&& C.channel_rows&& C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+constexpr bool rows_in_pairs =
+    (C.y_channels >= 2 && C.channel_rows) && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
 
 }  // namespace tconv::device
-// ---- epilogue/vector_store.cuh
-// Stores of staged runs: vectors of 16 bytes that are aligned in memory and in the staging buffer, of which the first and
-// the last of a run may reach beyond it.
+// ---- epilogue/panel_channel_store.cuh
+// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
+//
+// A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
+// [position][row], a few positions at a time, and leave 16 bytes a lane: the channels of a position are whole lines of
+// memory. There are two buffers, so that one is staged while the other is still being read. Where channels cannot be
+// stored in vectors, sums leave from registers, one by one.
 
 
 namespace tconv::device {
+
+/// `Member` is the warpgroup that stores.
+template <GemmConfig C, class Tables, class Member>
+struct PanelChannelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  using Sums = float[position_tiles][columns / 2];
+
+  /// A position of the tile: how far its outputs are from those of the box's first one.
+  struct Place {
+    bool exists;
+    int image, d, h, w;  // d, h and w in outputs
+    int offset;          // inside the image
+
+    __device__ Place(const ForwardParams& p, int product, int column) {
+      if constexpr (C.panel_flat) {
+        constexpr Int3 extent = x_extent(C);
+        const int position = product * columns + column, row = position / extent.w;
+        w = position % extent.w, h = row % extent.h;
+        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+        exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
+      } else {
+        const int row = product / panels_per_row(C);
+        w = product % panels_per_row(C) * columns + column, h = row % C.box.h, d = row / C.box.h, image = 0;
+        exists = true;
+      }
+      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
+    }
+  };
+
+  /// The outputs of a row, and of those that follow in its vector.
+  struct Row {
+    Element* at;  // at the box's first position, outside the tensor perhaps
+    int channel, od, oh, ow, phase;
+    bool exists;
+
+    __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
+      const RowPlace<C> place(index);
+      constexpr int lines = C.rows / C.width_phases;
+      const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      channel = tile.group * C.group_out + local;
+      exists = entry != 0xffffffff && local < C.group_out;
+      phase = place.phase;
+      od = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
+      oh = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
+      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           i64(ow) * p.ys.w;
+    }
+
+    __device__ float bias(const ForwardParams& p, int further = 0) const {
+      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    }
+    __device__ Element* output(const ForwardParams& p, const Place& place) const {
+      return at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset;
+    }
+    /// Whether it has an output at a place, or so many further along the width.
+    __device__ bool has(const ForwardParams& p, const Tile& tile, const Place& place, int further = 0) const {
+      return exists && place.exists && unsigned(od + place.d) < unsigned(p.out.d) &&
+             unsigned(oh + place.h) < unsigned(p.out.h) && unsigned(ow + place.w + further) < unsigned(p.out.w) &&
+             (C.images == 1 || tile.n + place.image < p.batch);
+    }
+  };
+
+  /// The biases of a thread's two rows.
+  struct Bias {
+    float of_half[2];
+    __device__ Bias(const ForwardParams& p, const Tile& tile)
+        : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
+  };
+
+  /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+                               const Sums& sum, int first_product) {
+    if constexpr (stages_channels(C))
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum, first_product);
+    else
+      store_elements(p, tile, bias, sum, first_product);
+  }
+
+ private:
+  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
+                                       const Bias& bias, const Sums& sum, int first_product) {
+    // A thread has the same vector of rows at all its positions.
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    const int row_index = thread() % vectors * vector, first = thread() / vectors;
+    const Row row(p, tile, row_index);
+    const uint4 gap = biases(p, row);
+    Member::sync();  // others may still read what they stored of the tile before
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int column = 0; column < columns; column += part) {
+        constexpr int parts = ceil_div(columns, part);
+        const int count = min_of(part, columns - column);
+        Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if (C.rows < panel_rows && row_of(half) >= C.rows) break;
+          Element* const at = buffer + first_column_of_lane() * pitch + row_of(half);
+#pragma unroll
+          for (int n = 0; n < count / 8; ++n)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              at[(n * 8 + e) * pitch] =
+                  to_element<Element>(sum[t][(column / 8 + n) * 4 + half * 2 + e] + bias.of_half[half]);
+        }
+        Member::sync();
+        if (first < together) {
+          // Places are not worked out for many parts at once: there are not registers enough.
+          int from = first;
+          asm volatile("" : "+r"(from));
+#pragma unroll
+          for (int k = 0; k < ceil_div(part, together); ++k) {
+            const int position = from + k * together;
+            if (position >= count) break;
+            const Place place(p, first_product + t, column + position);
+            if (row.has(p, tile, place))
+              *reinterpret_cast<uint4*>(row.output(p, place)) =
+                  *reinterpret_cast<const uint4*>(buffer + position * pitch + row_index);
+            fill_gaps(p, tile, row, place, gap);
+          }
+        }
+      }
+  }
+
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum,
+                                        int first_product) {
+    const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const Place place(p, first_product + t, n * 8 + first_column_of_lane() + e);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            if (rows[half].has(p, tile, place))
+              *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + bias.of_half[half]);
+            fill_gaps(p, tile, rows[half], place, to_element<Element>(bias.of_half[half]));
+          }
+        }
+  }
+
+  /// What the phases without taps hold at the channels of a vector.
+  __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
+    uint4 result{};
+    if constexpr (C.width_phases < C.stride.w) {
+      Element* const elements = reinterpret_cast<Element*>(&result);
+#pragma unroll
+      for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
+    }
+    return result;
+  }
+
+  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+  template <class Value>
+  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place,
+                                   const Value& bias) {
+    if constexpr (C.width_phases < C.stride.w) {
+      if (row.phase != phase_with_taps(C, 0)) return;
+#pragma unroll
+      for (int empty = 0; empty < C.stride.w; ++empty)
+        if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
+          *reinterpret_cast<Value*>(row.output(p, place) + i64(further) * p.ys.w) = bias;
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/vector_store.cuh
+// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
+// the staging buffer, of which the first and the last of a run may reach beyond it.
+
+
+namespace tconv::device {
+
+__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+template <class Half>
+__device__ void store_pair(Half* at, float a, float b) {
+  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
 
 /// Outputs between `at` and the vector boundary before it.
 template <int Vector, class Element>
@@ -1780,6 +1889,278 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
       if (c + i >= first && c + i < end) at[c + i] = elements[i];
   }
 }
+
+}  // namespace tconv::device
+// ---- epilogue/panel_store.cuh
+// The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
+// positions; it stores them by itself, eight rows at a time, through shared memory of its own.
+//
+// Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
+// phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
+// ragged ends leave 16 bytes at a time. Where products are flat, runs are whole rows.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr int phases = C.width_phases, pass_lines = panel_pass_lines(C);
+  static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
+  static constexpr int runs_per_line = panel_runs(C), runs = pass_lines * runs_per_line;
+  static constexpr int vector = store_vector(C);
+  static_assert(8 % phases == 0, "eight rows are whole lines");
+  using Sums = float[position_tiles][columns / 2];
+
+  /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
+  struct Run {
+    Element* at;
+    unsigned short first, end;
+    u32 unused;
+  };
+  static_assert(sizeof(Run) == run_entry_bytes);
+
+  /// The biases of a thread's two rows.
+  struct Bias {
+    float of_half[2];
+    __device__ Bias(const ForwardParams& p, const Tile& tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Line line(tile, first_line(half) + line_of_lane());
+        of_half[half] =
+            p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[line.channel]) : 0.f;
+      }
+    }
+  };
+
+  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
+  /// own.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+                               const Sums& sum, int first_product) {
+    Element* const staging = reinterpret_cast<Element*>(memory);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (C.rows < panel_rows && first_line(half) * phases >= C.rows) break;
+      if constexpr (C.panel_flat) {
+        Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
+        for (int item = lane_index(); item < runs; item += warp_size)
+          table[item] =
+              LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
+#pragma unroll
+        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
+        __syncwarp();
+        store_flat(staging, table);
+        __syncwarp();
+      } else {
+        const LineRuns line(p, tile, first_line(half) + line_of_lane());
+#pragma unroll
+        for (int t = 0; t < position_tiles; ++t) {
+          const Run run = line.of_product(p, tile, first_product + t);
+          stage_run(staging, run, sum[t], bias.of_half[half], half);
+          __syncwarp();
+          store_vectors(staging, run);
+          __syncwarp();
+        }
+      }
+    }
+  }
+
+ private:
+  struct Line {
+    int channel, phase_d, phase_h;
+    bool exists;
+    __device__ Line(const Tile& tile, int index) {
+      constexpr int lines = C.rows / phases;
+      const u32 entry = C.rows == panel_rows || index < lines ? Tables::line(tile.type, index) : 0xffffffff;
+      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+      channel = tile.group * C.group_out + local;
+      phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
+      exists = entry != 0xffffffff && local < C.group_out;
+    }
+  };
+
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / phases; }
+  /// The row of the eight that a lane's sums belong to, as a line and a phase.
+  __device__ static int line_of_lane() { return lane_index() / 4 / phases; }
+  __device__ static int phase_of_lane() {
+    const int index = lane_index() / 4 % phases;
+    int phase = index;
+    if constexpr (phases < C.stride.w) {
+#pragma unroll
+      for (int i = 0; i < phases; ++i)
+        if (index == i) phase = phase_with_taps(C, i);
+    }
+    return phase;
+  }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+
+  /// The outputs of a line: where they begin for the box, and which of them exist.
+  struct LineRuns {
+    Element* at;  // the first output of the box, outside the tensor perhaps
+    int od, oh, ow;
+    bool exists;
+
+    __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
+      const Line line(tile, index);
+      exists = line.exists;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           ow;
+    }
+
+    /// A row of positions of the box, from output `low` on.
+    __device__ Run piece(const ForwardParams& p, const Tile& tile, int image, int d, int h, int low) const {
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
+                          unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
+                          (C.images == 1 || tile.n + image < p.batch);
+      Element* const row = at + image * p.ys.n + d * C.stride.d * p.ys.d + h * C.stride.h * p.ys.h;
+      int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
+      if constexpr (C.window > 1) {
+        constexpr int advance = box_advance(C) * C.stride.w;
+        const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
+        const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
+        if (tile.box_w > 0) first = max(first, aligned(0));
+        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+      }
+      Run run;
+      run.at = row + low;
+      run.first = static_cast<unsigned short>(first - low);
+      run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
+      run.unused = 0;
+      return run;
+    }
+
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
+      const int row = product / panels_per_row(C);
+      return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
+    }
+    /// `row` counts rows of the x tile, halo included.
+    __device__ Run of_flat_row(const ForwardParams& p, const Tile& tile, int row) const {
+      constexpr Int3 extent = x_extent(C);
+      const int h = row % extent.h, d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+      Run run = piece(p, tile, image, d, h, 0);
+      if (h >= C.box.h || d >= C.box.d) run.end = 0;
+      return run;
+    }
+  };
+
+  /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
+  __device__ static void write(Element* at, int phase, float sum, float bias) {
+    at[phase] = to_element<Element>(sum + bias);
+    if constexpr (phases < C.stride.w) {
+      if (phase == phase_with_taps(C, 0)) {
+#pragma unroll
+        for (int empty = 0; empty < C.stride.w; ++empty)
+          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(bias);
+      }
+    }
+  }
+
+  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2], float bias,
+                                   int half) {
+    const int phase = phase_of_lane();
+    Element* const at =
+        staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+    // Two neighbouring outputs are one store where all lines are aligned for it.
+    if (phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, skew_of<2>(run.at) == 0)) {
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+        store_pair(at + n * 8, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+      return;
+    }
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) write(at + (n * 8 + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+  }
+
+  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
+                                    int product) {
+    constexpr Int3 extent = x_extent(C);
+    // Without a halo, rows follow one another here as they do there.
+    constexpr bool dense = extent == C.box && run_stride == C.box.w * C.stride.w;
+    const int phase = phase_of_lane();
+    Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
+    // Places are worked out again for each half of the rows: there are not registers enough to keep them.
+    int first = product * columns + first_column_of_lane();
+    asm volatile("" : "+r"(first));
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
+        const float value = sum[n * 4 + half * 2 + e];
+        if constexpr (dense) {
+          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+            write(at + position * C.stride.w, phase, value, bias);
+        } else if (w < C.box.w && row < runs_per_line) {
+          write(at + row * run_stride + w * C.stride.w, phase, value, bias);
+        }
+      }
+  }
+
+  /// The run of a lane that stages it.
+  __device__ static Run run_of(const Run& run, int lane) {
+    const u64 at = reinterpret_cast<u64>(run.at);
+    const u32 low = __shfl_sync(0xffffffff, u32(at), lane), high = __shfl_sync(0xffffffff, u32(at >> 32), lane);
+    const u32 ends = __shfl_sync(0xffffffff, u32(run.first) | u32(run.end) << 16, lane);
+    Run result;
+    result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
+    result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
+    result.unused = 0;
+    return result;
+  }
+
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
+  /// run.
+  __device__ static void store_vectors(const Element* staging, const Run& staged) {
+    constexpr int lanes = max_of(4 * phases, 8), vectors = run_stride / vector, together = 4;
+#pragma unroll
+    for (int line = 0; line < pass_lines; line += warp_size / lanes) {
+      const int own = line + lane_index() / lanes;
+      const Run run = lanes == 4 * phases ? staged : run_of(staged, own * 4 * phases);
+      const Element* const from = staging + own * line_stride;
+      const int skew = skew_of<vector>(run.at);
+#pragma unroll
+      for (int first = 0; first < vectors; first += lanes * together) {
+        uint4 value[together];
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int index = first + i * lanes + lane_index() % lanes;
+          if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(from + index * vector);
+        }
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
+          if (index >= vectors) break;
+          device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+        }
+      }
+    }
+  }
+  /// Of flat products: lanes take vectors in turn, and those that memory has not aligned element by element.
+  __device__ static void store_flat(const Element* staging, const Run* table) {
+    constexpr int vectors = run_stride / vector, skew = panel_flat_skew(C);
+#pragma unroll 2
+    for (int item = lane_index(); item < runs * vectors; item += warp_size) {
+      const int index = item / vectors, place = item % vectors * vector, c = place - skew;
+      const Run run = table[index];
+      const Element* const from =
+          staging + index / runs_per_line * line_stride + index % runs_per_line * run_stride + place;
+      if (skew_of<vector>(run.at) == skew) {
+        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(from));
+      } else {
+#pragma unroll
+        for (int i = 0; i < vector; ++i)
+          if (c + i >= run.first && c + i < run.end) run.at[c + i] = from[i];
+      }
+    }
+  }
+};
 
 }  // namespace tconv::device
 // ---- ptx/barrier.cuh
@@ -1845,275 +2226,6 @@ __device__ inline void named_sync(int name, int threads) {
 }
 
 }  // namespace tconv::device::ptx
-// ---- epilogue/run_store.cuh
-// The epilogue of the warpgroup kernel. A thread has sums of a few positions and of all rows.
-//
-// Channels first, they leave through shared memory: a line (one channel, phase along depth and height) has a
-// run of outputs for each row of positions of the box, in which the phases along the width interleave. Runs
-// are staged at the alignment they have in memory, so that all but their ragged ends leave 16 bytes at a time.
-// Where boxes overlap along the width, runs begin and end at whole sectors of memory and only the ends of a row
-// are ragged: a sector written in two parts by two blocks is paid for twice.
-//
-// With any other strides, channels last first of all, sums go to memory directly.
-
-
-namespace tconv::device {
-
-template <GemmConfig C, class Team>
-struct RunStore {
-  using Element = ElementOf<C>;
-  static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
-  static constexpr int phases = C.width_phases, lines = lines_of_block(C);
-  static constexpr int positions = box_positions(C), rows_in_box = box_rows(C);
-  static constexpr int vector = store_vector(C);
-  static constexpr int run_stride = device::run_stride(C), line_stride = staged_line_stride(C);
-  static constexpr int passes = ceil_div(C.rows, C.stage_rows), pass_lines = stage_lines(C);
-  static_assert(passes == 1 || C.stage_rows % (8 * phases / gcd(8, phases)) == 0, "a pass holds whole lines");
-
-  struct Line {
-    i64 offset;  // of the first output of its first run, outside the tensor perhaps
-    float bias;
-    u32 low;               // the same as `offset`, from address zero, modulo 2^32
-    int first_d, first_h;  // where that run is
-    int exists, unused;
-  };
-  static_assert(sizeof(Line) == row_line_bytes);
-
-  /// A run of the pass: where it goes, which part of it, and where it is staged.
-  struct Run {
-    Element* at;  // its first output, outside the tensor perhaps
-    unsigned short first, end;
-    u32 staged;
-  };
-  static_assert(sizeof(Run) == run_entry_bytes);
-  static constexpr int runs = pass_lines * rows_in_box;
-
-  /// Shared memory of a team. Lines are described for the next tile while others still store this one.
-  struct Memory {
-    unsigned char* staging;
-    Line* table;
-    __device__ unsigned char* buffer(u32 pass) const {
-      return staging + (C.stage_buffers == 2 ? (pass & 1) * stage_bytes(C) : 0);
-    }
-    __device__ Line* lines_of(u32 tile) const { return table + (tile & 1) * lines; }
-  };
-
-  template <class Tables>
-  __device__ static void describe(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
-    for (int i = Team::thread(); i < lines; i += warpgroup_size) {
-      const u32 entry = tables.line(tile.type, i);
-      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      const int channel = tile.group * C.group_out + local;
-      Line line{};
-      line.exists = entry != 0xffffffff && local < C.group_out;
-      line.first_d = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
-      line.first_h = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
-      line.offset = tile.n * p.ys.n + channel * p.ys.c + i64(line.first_d) * p.ys.d + i64(line.first_h) * p.ys.h +
-                    i64(tile.origin.w * C.stride.w - C.padding.w) * p.ys.w;
-      line.low = u32(reinterpret_cast<u64>(p.y) / sizeof(Element) + u64(line.offset));
-      line.bias = p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
-      table[i] = line;
-    }
-  }
-
-  /// Stores a tile. `pass_count` counts the passes of all tiles so far.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& memory, const Line* table,
-                               const float (&sum)[position_tiles][registers], u32& pass_count) {
-    if constexpr (C.y_rows) {
-#pragma unroll
-      for (int pass = 0; pass < passes; ++pass, ++pass_count) {
-        Element* const buffer = reinterpret_cast<Element*>(memory.buffer(pass_count));
-        Run* const run_table = reinterpret_cast<Run*>(memory.buffer(pass_count) + staging_bytes(C));
-        // With two buffers, whoever is here has read the one before the last: it waited for this one.
-        if (C.stage_buffers == 1 || pass == 0) Team::sync();
-        describe_runs(p, tile, table, run_table, pass);
-        stage(buffer, table, p, sum, pass);
-        Team::sync();
-        store_runs(buffer, run_table);
-      }
-    } else {
-      Team::sync();
-      store_elements(p, tile, table, sum);
-    }
-  }
-
- private:
-  /// A column of the tile as a place in its box.
-  struct Place {
-    int row, w;  // the row counts images, slices and rows of positions
-    __device__ explicit Place(int column) : row(column / C.box.w), w(column % C.box.w) {}
-  };
-  struct BoxRow {
-    int image, d, h;
-    __device__ explicit BoxRow(int row)
-        : image(row / (C.box.d * C.box.h)), d(row / C.box.h % C.box.d), h(row % C.box.h) {}
-    __device__ i64 offset(const ForwardParams& p) const {
-      return i64(image) * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
-    }
-  };
-  __device__ static int column(int tile, int half) {
-    return tile * 64 + Team::thread() / warp_size * 16 + lane_index() / 4 + half * 8;
-  }
-  __device__ static int first_row_of_pair() {
-    return lane_index() % 4 * 2;
-  }
-
-  __device__ static u32 skew_of(u32 low) {
-    return low % vector;
-  }
-
-  __device__ static void stage(Element* buffer, const Line* table, const ForwardParams& p,
-                               const float (&sum)[position_tiles][registers], int pass) {
-    int place[position_tiles][2];
-    u32 row_low[position_tiles][2];
-#pragma unroll
-    for (int m = 0; m < position_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const Place at(column(m, half));
-        place[m][half] = at.row * run_stride + at.w * C.stride.w;
-        row_low[m][half] = rows_in_box == 1 ? 0 : u32(BoxRow(at.row).offset(p));
-      }
-    constexpr int pass_tiles = C.stage_rows / 8;
-#pragma unroll
-    for (int i = 0; i < pass_tiles; ++i) {
-      const int n = pass * pass_tiles + i;
-      if (n * 8 >= C.rows) break;
-      // Places that take a division are not worked out for all rows at once: there are not registers enough.
-      if constexpr (8 % phases != 0) asm volatile("" ::: "memory");
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const RowPlace<C> row(n * 8 + first_row_of_pair() + e);
-        if (C.rows % phases != 0 && row.line >= lines) continue;
-        const Line& line = table[row.line];
-        const float bias = line.bias;
-        const u32 low = line.low;
-        Element* const at = buffer + (row.line - pass * pass_lines) * line_stride;
-        const bool fills_gaps = phases < C.stride.w && row.phase == phase_with_taps(C, 0);
-#pragma unroll
-        for (int m = 0; m < position_tiles; ++m)
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            if (positions < 64 * position_tiles && column(m, half) >= positions) continue;
-            Element* const target = at + place[m][half] + skew_of(low + row_low[m][half]);
-            target[row.phase] = to_element<Element>(sum[m][n * 4 + half * 2 + e] + bias);
-            // Outputs of phases without taps are the bias; the first phase that has taps sees to them.
-            if (fills_gaps) {
-#pragma unroll
-              for (int phase = 0; phase < C.stride.w; ++phase)
-                if (!phase_has_taps(C, phase)) target[phase] = to_element<Element>(bias);
-            }
-          }
-      }
-    }
-  }
-
-  /// Works out every run of a pass once, each by one thread: the stores themselves should do nothing but store.
-  __device__ static void describe_runs(const ForwardParams& p, const Tile& tile, const Line* table, Run* run_table,
-                                       int pass) {
-    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
-#pragma unroll 1
-    for (int item = Team::thread(); item < runs; item += warpgroup_size) {
-      const int in_pass = item / rows_in_box, row = item % rows_in_box;
-      Run run{};
-      if (pass * pass_lines + in_pass < lines) {
-        const Line& line = table[pass * pass_lines + in_pass];
-        const BoxRow at(row);
-        const bool exists = line.exists && unsigned(line.first_d + at.d * C.stride.d) < unsigned(p.out.d) &&
-                            unsigned(line.first_h + at.h * C.stride.h) < unsigned(p.out.h) &&
-                            (C.images == 1 || tile.n + at.image < p.batch);
-        const i64 offset = rows_in_box == 1 ? 0 : at.offset(p);
-        const u32 low = line.low + u32(offset);
-        int first = max(0, -ow0), end = min(C.box.w * C.stride.w, p.out.w - ow0);
-        if constexpr (C.window > 1) {
-          constexpr int advance = box_advance(C) * C.stride.w;
-          const auto aligned = [&](int c) { return c + int((0u - (low + u32(c))) % C.window); };
-          if (tile.box_w > 0) first = max(first, aligned(0));
-          if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
-        }
-        run.at = static_cast<Element*>(p.y) + line.offset + offset;
-        run.first = static_cast<unsigned short>(first);
-        run.end = static_cast<unsigned short>(exists ? max(end, 0) : 0);
-        run.staged = u32(in_pass * line_stride + row * run_stride);
-      }
-      run_table[item] = run;
-    }
-  }
-
-  /// Threads take one vector after another; vectors are aligned in memory and in the staging buffer, and the first
-  /// one of a run may begin before it.
-  __device__ static void store_runs(const Element* buffer, const Run* run_table) {
-    constexpr int vectors = run_stride / vector;  // of a run
-#pragma unroll 2
-    for (int item = Team::thread(); item < runs * vectors; item += warpgroup_size) {
-      const int index = item / vectors, place = item % vectors * vector;
-      const Run run = run_table[index];
-      const uint4 value = *reinterpret_cast<const uint4*>(buffer + run.staged + place);
-      device::store_vector<vector>(run.at, run.first, run.end, place - device::skew_of<vector>(run.at), value);
-    }
-  }
-
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Line* table,
-                                        const float (&sum)[position_tiles][registers]) {
-    Element* const y = static_cast<Element*>(p.y);
-    const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
-    // Pairs of rows are neighbouring channels, and stay together where memory has them together.
-    constexpr bool pairs = rows_in_pairs<C>;
-#pragma unroll
-    for (int m = 0; m < position_tiles; ++m)
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int at_column = column(m, half);
-        const Place place(at_column);
-        const BoxRow at(place.row);
-        if (at_column >= positions || (C.images > 1 && tile.n + at.image >= p.batch)) continue;
-        const i64 offset = at.offset(p) + i64(place.w * C.stride.w) * p.ys.w;
-        const int ow = ow0 + place.w * C.stride.w;
-#pragma unroll
-        for (int n = 0; n < C.rows / 8; ++n)
-#pragma unroll
-          for (int e = 0; e < 2; e += pairs ? 2 : 1) {
-            const RowPlace<C> row(n * 8 + first_row_of_pair() + e);
-            if (row.line >= lines) continue;
-            const Line& line = table[row.line];
-            if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
-                unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h) ||
-                unsigned(ow + row.phase) >= unsigned(p.out.w))
-              continue;
-            Element* const target = y + (line.offset + offset + i64(row.phase) * p.ys.w);
-            const float* const value = sum[m] + n * 4 + half * 2 + e;
-            if constexpr (pairs) {
-              store_pair(target, value[0] + line.bias, value[1] + table[row.line + 1].bias);
-            } else {
-              *target = to_element<Element>(value[0] + line.bias);
-            }
-          }
-        // The phases without taps, once for each line.
-        if constexpr (phases < C.stride.w) {
-          for (int i = lane_index() % 4; i < lines; i += 4) {
-            const Line& line = table[i];
-            if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
-                unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h))
-              continue;
-#pragma unroll
-            for (int phase = 0; phase < C.stride.w; ++phase)
-              if (!phase_has_taps(C, phase) && unsigned(ow + phase) < unsigned(p.out.w))
-                y[line.offset + offset + i64(phase) * p.ys.w] = to_element<Element>(line.bias);
-          }
-        }
-      }
-  }
-
-  __device__ static void store_pair(float* target, float a, float b) {
-    *reinterpret_cast<float2*>(target) = make_float2(a, b);
-  }
-  template <class Half>
-  __device__ static void store_pair(Half* target, float a, float b) {
-    *reinterpret_cast<u32*>(target) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
-  }
-};
-
-}  // namespace tconv::device
 // ---- ptx/wgmma.cuh
 // wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
 // second in shared memory.
@@ -2170,10 +2282,9 @@ namespace tconv::device::ptx {
 
 /// From global to shared memory; completes on a barrier that expects the bytes.
 __device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-      "l"(global), "r"(bytes), "r"(barrier)
-      : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(barrier)
+               : "memory");
 }
 
 }  // namespace tconv::device::ptx
@@ -2259,23 +2370,199 @@ __device__ inline void release(u32 barrier) {
 }
 
 }  // namespace tconv::device
-// ---- warpgroup_gemm.cuh
-// The warpgroup kernel (sm_90a): the product on wgmma, with x as it lies in memory.
+// ---- tiles/x_panel.cuh
+// A panel: one chunk of the x tile as wgmma reads it from shared memory.
 //
-//   rows     positions, 64 for each product of a warpgroup
-//   columns  (phase, output channel) rows of the plan, N of them
+//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders
+//
+// A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
+// alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
+// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
+// four words are one load, and neighbouring threads have neighbouring slices.
+
+
+namespace tconv::device {
+
+/// What moves so many bytes at once.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using Type = u16;
+};
+template <>
+struct WordOf<4> {
+  using Type = u32;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+
+template <GemmConfig C, class Threads>
+struct XPanel {
+  using Element = ElementOf<C>;
+  static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
+  static constexpr int unit = panel_unit(C), positions = x_positions(C);
+  static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
+  static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
+  static constexpr bool channels_last = C.x_channels_last;
+  static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
+
+  /// What one load brings: an element of each position of the unit, or a slice of a position.
+  using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
+  static constexpr int loads = channels_last ? 1 : channels;  // of a unit and slice
+  struct Buffer {
+    Load value[units][depth][loads];
+  };
+
+  __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
+  __device__ static int group() { return channels_last ? Threads::index() % groups : Threads::index() / lanes; }
+  /// Whether every thread has a unit or slice of this number.
+  __device__ static bool has_unit(int j) {
+    return (positions / unit) % lanes == 0 || j < units - 1 || lane() + j * lanes < positions / unit;
+  }
+  __device__ static bool has_slice(int k) {
+    return slices % groups == 0 || k < depth - 1 || k * groups + group() < slices;
+  }
+
+  struct Loader {
+    const Element* first;  // channel of the group that this thread takes first
+    i64 channel_stride;
+    int offset[units];  // of each unit inside the image, -1 where it is outside
+
+    __device__ void seek(const ForwardParams& p, const Tile& tile) {
+      channel_stride = p.xs.c;
+      first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+              (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
+      constexpr Int3 extent = x_extent(C);
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
+#pragma unroll
+      for (int j = 0; j < units; ++j) {
+        const int position = (lane() + j * lanes) * unit;
+        const int w = start.w + position % extent.w, row = position / extent.w;
+        const int slice = row / extent.h, image = slice / extent.d;
+        const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
+        const bool inside = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                            unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        offset[j] = inside ? d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n)) : -1;
+      }
+    }
+
+    /// What is outside the image stays zero for the whole tile; its first chunks see to that.
+    __device__ void load(Buffer& buffer, int chunk) const {
+      constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
+      if (whole_chunks && chunk < C.fill_buffers) {
+#pragma unroll
+        for (int j = 0; j < units; ++j)
+#pragma unroll
+          for (int k = 0; k < depth; ++k)
+#pragma unroll
+            for (int i = 0; i < loads; ++i) buffer.value[j][k][i] = Load{};
+      }
+#pragma unroll
+      for (int k = 0; k < depth; ++k) {
+        const int channel = (chunk * slices + k * groups) * channels;  // from this thread's first
+        const Element* source = first + channel * channel_stride;
+#pragma unroll
+        for (int i = 0; i < loads; ++i, source += channel_stride) {
+          const bool exists = whole_chunks || (channel + group() * channels + i < C.group_in && has_slice(k));
+#pragma unroll
+          for (int j = 0; j < units; ++j) {
+            if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
+            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+          }
+        }
+      }
+    }
+  };
+
+  __device__ static void fill(unsigned char* panel, const Buffer& buffer) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k) {
+        if (!has_unit(j) || !has_slice(k)) continue;
+        uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
+                          (lane() + j * lanes) * unit;
+        const Load(&v)[loads] = buffer.value[j][k];
+        if constexpr (channels_last) {
+          put(to, v[0].x, v[0].y, v[0].z, v[0].w);
+        } else if constexpr (unit == 1) {
+          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+        } else {
+          // Of eight lanes four begin with the second position: so all eight write to different banks.
+          const bool swap = lane_index() / 4 % 2 != 0;
+          u32 a[4], b[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const u32 even = word<0>(v, i), odd = word<1>(v, i);
+            a[i] = swap ? odd : even, b[i] = swap ? even : odd;
+          }
+          put(to + swap, a[0], a[1], a[2], a[3]);
+          put(to + !swap, b[0], b[1], b[2], b[3]);
+        }
+      }
+  }
+
+ private:
+  /// Word `index` of the slice at one position of the unit.
+  template <int Position>
+  __device__ static u32 word(const Load (&v)[loads], int index) {
+    if constexpr (per_word == 2) {
+      const u32 low = v[2 * index], high = v[2 * index + 1];
+      if constexpr (unit == 1)
+        return low | high << 16;
+      else
+        return __byte_perm(low, high, Position == 0 ? 0x5410 : 0x7632);
+    } else if constexpr (unit == 1) {
+      return v[index];
+    } else {
+      return Position == 0 ? v[index].x : v[index].y;
+    }
+  }
+
+  __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
+    if constexpr (C.math == Math::fp32) {
+      uint4 head, rest;
+      split_tf32(a, head.x, rest.x);
+      split_tf32(b, head.y, rest.y);
+      split_tf32(c, head.z, rest.z);
+      split_tf32(d, head.w, rest.w);
+      *to = head;
+      to[slices * panel_slice_stride(C)] = rest;
+    } else if constexpr (C.math == Math::tf32) {
+      *to = make_uint4(ptx::round_tf32(a), ptx::round_tf32(b), ptx::round_tf32(c), ptx::round_tf32(d));
+    } else {
+      *to = make_uint4(a, b, c, d);
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel_gemm.cuh
+// The panel kernel (sm_90a): the product on wgmma, with both operands in shared memory.
+//
+//   rows     64 (phase, output channel) rows of the plan
+//   columns  positions, `panel_columns` for each product, `position_tiles` products side by side
 //   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
 //
-// x is the operand in registers. Its tile is the one of the general kernel, copied as it is: a lane reads its
-// words where the tap's shift puts them, rounds or splits them on the way, and no transposed copy is ever
-// made. Weights are the operand in shared memory, packed once in the order the tensor core reads.
+// x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
+// descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one warpgroup that loads and one to three teams. A team is a warpgroup that multiplies and
-// stores, and its share of the loading threads; it works on tiles of its own. While one team, or the team of
-// another block of the multiprocessor, stores, the tensor cores work for the others.
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and
+// stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
+// block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
+// fetched and turned once for them.
 //
-// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block;
-// elsewhere each tile streams them through a ring.
+// Or the warpgroups of a team have parts of one box, and weights are fetched once for them.
+//
+// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
+// each team streams them through a ring.
 //
 // C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
 
@@ -2283,59 +2570,58 @@ __device__ inline void release(u32 barrier) {
 namespace tconv::device {
 
 template <GemmConfig C, class Tables, class Wgmma>
-struct WarpgroupGemm {
-  static constexpr int threads = warpgroup_size * (1 + C.teams);
+struct PanelGemm {
+  static constexpr int threads = warpgroup_size * warpgroups_of(C);
   static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
   static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
-  static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
-  // Operands are read for about four octets at a time: fewer would wait for shared memory more than they multiply.
-  static constexpr int batch_steps = split ? 1 : batch_steps_of(C);
-  static constexpr int batch_octets = batch_steps * octets;
-  static_assert(position_tiles == 1 || position_tiles % 2 == 0, "operand buffers take turns");
+  static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
+  static_assert(C.rows <= panel_rows);
 
-  /// The warpgroup of a team that multiplies and stores.
-  struct Multipliers {
-    __device__ static int team() { return threadIdx.x / warpgroup_size - 1; }
-    __device__ static int thread() { return threadIdx.x % warpgroup_size; }
-    __device__ static void sync() { ptx::named_sync(1 + team(), warpgroup_size); }
-  };
-  /// The threads that load x for a team.
+  static constexpr int team_threads = warpgroup_size + members_of(C) * warpgroup_size;
+  __device__ static int team() { return threadIdx.x / team_threads; }
+  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
+  /// the box.
+  __device__ static int member() { return (Loaders::index() - warpgroup_size) / warpgroup_size; }
+  __device__ static int block() { return member() / C.box_parts; }
+  __device__ static int part() { return member() % C.box_parts; }
+  /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
-    static constexpr int count = x_loaders_of(C);
-    __device__ static int team() { return threadIdx.x / count; }
-    __device__ static int index() { return threadIdx.x % count; }
-    static_assert(count * C.teams <= warpgroup_size);
+    __device__ static int index() { return threadIdx.x % team_threads; }
   };
-  using X = XTile<C, Loaders>;
-  using Store = RunStore<C, Multipliers>;
-
+  using Panel = XPanel<C, Loaders>;
+  /// A warpgroup that multiplies.
+  struct Member {
+    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
+  };
+  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
 
   struct Shared {
     u32 resident_weights;
-    u32* x;
+    unsigned char* panels;
     u32 weights;
-    typename Store::Memory store;
+    unsigned char* store;
     u32 barriers;
     __device__ explicit Shared(int team) {
       extern __shared__ __align__(128) unsigned char memory[];
-      constexpr int x_bytes = C.x_stages * x_slot_words * 4;
+      constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
       resident_weights = ptx::shared_address(memory);
-      unsigned char* const own = memory + resident_bytes(C) + team * team_bytes(C);
-      x = reinterpret_cast<u32*>(own);
-      weights = ptx::shared_address(own) + x_bytes;
-      store.staging = own + x_bytes + weight_ring_bytes(C);
-      store.table = reinterpret_cast<typename Store::Line*>(store.staging +
-                                                            C.stage_buffers * stage_bytes(C));
-      barriers = ptx::shared_address(memory) + resident_bytes(C) + C.teams * team_bytes(C) +
-                 (1 + team * team_barriers(C)) * 8;
+      panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
+      weights = ptx::shared_address(panels) + panels_bytes;
+      store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
+      barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
+                 (1 + team * panel_team_barriers(C)) * 8;
     }
-    static constexpr int x_slot_words = round_up(x_tile_words(C), 32);
-    __device__ u32 x_full(int slot) const { return barriers + slot * 8; }
-    __device__ u32 x_empty(int slot) const { return x_full(C.x_stages + slot); }
-    __device__ u32 weights_full(int slot) const { return x_full(2 * C.x_stages + slot); }
-    __device__ u32 weights_empty(int slot) const { return x_full(2 * C.x_stages + C.stages + slot); }
+    __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
+    __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
+    __device__ u32 weights_full(int block, int slot) const {
+      return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
+    }
+    __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
+    /// The ring of weights of a channel block.
+    __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
   };
 
@@ -2344,286 +2630,354 @@ struct WarpgroupGemm {
     if (threadIdx.x == 0) {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
-        for (int i = 0; i < C.x_stages; ++i) {
-          ptx::barrier_init(shared.x_full(i), Loaders::count);
-          ptx::barrier_init(shared.x_empty(i), warps);
+        for (int i = 0; i < C.panel_stages; ++i) {
+          ptx::barrier_init(shared.panel_full(i), warps);
+          ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
-        for (int i = 0; i < C.stages; ++i) {
-          ptx::barrier_init(shared.weights_full(i), 1);
-          ptx::barrier_init(shared.weights_empty(i), warps);
-        }
+        for (int block = 0; block < C.team_blocks; ++block)
+          for (int i = 0; i < C.stages; ++i) {
+            ptx::barrier_init(shared.weights_full(block, i), 1);
+            ptx::barrier_init(shared.weights_empty(block, i), warps * C.box_parts);
+          }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
       ptx::barrier_init_fence();
     }
     __syncthreads();
-    if (threadIdx.x < warpgroup_size) {
+    const Shared shared(team());
+    if (Loaders::index() < warpgroup_size) {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
-        load_resident_weights<C, Tables>(p, Shared(0).resident_weights, Shared::weights_resident());
-      if (Loaders::team() < C.teams)
-        load_x(p, Shared(Loaders::team()));
-      else if (!resident && threadIdx.x == warpgroup_size / 2)
-        load_weights(p, Shared(0));
+        load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
+      load_x(p, shared);
     } else {
       ptx::registers_increase<multiplying_registers(C)>();
-      multiply_and_store(p, Shared(Multipliers::team()));
+      multiply_and_store(p, shared);
     }
   }
 
   // ---- The loading warpgroup -----------------------------------------------------------------------
 
-  /// Copies chunk after chunk. Where there are many taps, the thread that copied a TF32 word rounds it before it is
-  /// handed over: while the next copy is under way, or at once where there is no free slot to copy to.
-  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
-    constexpr bool rounds = C.round_on_load;
-    typename X::Loader loader;
-    Ring<C.x_stages> ring, complete;
-    bool pending = false;  // a copy that is not handed over yet
-    const auto hand_over = [&] {
-      if constexpr (rounds) X::Loader::round(shared.x + complete.slot * Shared::x_slot_words);
-      ptx::barrier_arrive(shared.x_full(complete.slot));
-      complete.advance();
-    };
-    for (Schedule schedule(p, Loaders::team()); !schedule.done(); schedule.advance()) {
-      const Tile tile = schedule.tile(p);
-      if (Tables::steps(tile.type) == 0) continue;
-      loader.seek(p, tile);
-#pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk, ring.advance()) {
-        if (rounds && pending && !ptx::barrier_test(shared.x_empty(ring.slot), ring.parity ^ 1)) {
-          ptx::wait_copies<0>();
-          hand_over();
-          pending = false;
-        }
-        ptx::barrier_wait(shared.x_empty(ring.slot), ring.parity ^ 1);
-        loader.load(shared.x + ring.slot * Shared::x_slot_words, chunk);
-        if constexpr (X::through_registers) {
-          ptx::barrier_arrive(shared.x_full(ring.slot));
-        } else if constexpr (rounds) {
-          ptx::commit_copies();
-          if (pending) {
-            ptx::wait_copies<1>();
-            hand_over();
-          }
-          pending = true;
-        } else {
-          ptx::barrier_arrive_copies(shared.x_full(ring.slot));
-        }
-      }
-    }
-    if (pending) {
-      ptx::wait_copies<0>();
-      hand_over();
-    }
-  }
+  /// Chunks of x, one after the other and tile after tile.
+  struct Chunks {
+    const ForwardParams& p;
+    Schedule schedule;
+    typename Panel::Loader loader;
+    int chunk = 0;
 
-  __device__ static void load_weights(const ForwardParams& p, const Shared& shared) {
-    Ring<C.stages> ring;
-    for (Schedule schedule(p, 0); !schedule.done(); schedule.advance()) {
-      const Tile tile = schedule.tile(p);
-      const unsigned char* const packed = schedule.weights(p, tile);
-      const int steps = Tables::steps(tile.type);
-      for (int chunk = 0; chunk < chunks; ++chunk)
-        for (int step = 0; step < steps; step += C.steps_per_slab, ring.advance()) {
-          const int bytes = min(C.steps_per_slab, steps - step) * step_bytes;
-          ptx::barrier_wait(shared.weights_empty(ring.slot), ring.parity ^ 1);
-          ptx::barrier_arrive_expect(shared.weights_full(ring.slot), octets * bytes);
-          for (int o = 0; o < octets; ++o)
-            ptx::bulk_load(shared.weights + ring.slot * row_slab_bytes(C) + o * C.steps_per_slab * step_bytes,
-                           packed + (i64(chunk * octets + o) * steps + step) * step_bytes, bytes,
-                           shared.weights_full(ring.slot));
-        }
+    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
+    __device__ void seek() {
+      Tile tile;
+      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+    }
+    /// Begins to load the next chunk, if there is one.
+    __device__ bool load(typename Panel::Buffer& buffer) {
+      if (schedule.done()) return false;
+      loader.load(buffer, chunk);
+      if (++chunk == chunks) {
+        chunk = 0;
+        schedule.advance();
+        seek();
+      }
+      return true;
+    }
+  };
+
+  /// Fills panels from one buffer while the other is being loaded, where there are two.
+  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    Chunks source(p);
+    Ring<C.panel_stages> panel;
+    const auto fill = [&](const typename Panel::Buffer& buffer) {
+      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+      Panel::fill(shared.panels + panel.slot * panel_bytes(C), buffer);
+      ptx::async_proxy_fence();
+      __syncwarp();
+      release(shared.panel_full(panel.slot));
+      panel.advance();
+    };
+    typename Panel::Buffer a;
+    if constexpr (C.fill_buffers == 1) {
+      while (source.load(a)) fill(a);
+    } else {
+      typename Panel::Buffer b;
+      bool more = source.load(a);
+      while (more) {
+        more = source.load(b);
+        fill(a);
+        if (!more) break;
+        more = source.load(a);
+        fill(b);
+      }
     }
   }
 
   // ---- Products and stores -------------------------------------------------------------------------
 
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  /// The tile of a member of the team.
+  __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
+    Tile tile = schedule.tile(p);
+    tile.channel_block += block();
+    return tile;
+  }
+
+  /// The slabs of weights of a channel block, in the order its products take them. All threads keep count, one copies;
+  /// where parts of the box share them, one of the first part. It fills a slot one slab later then, so that it need not
+  /// wait for the other part.
+  struct WeightStream {
+    const ForwardParams& p;
+    const Shared& shared;
+    Schedule schedule;
+    const unsigned char* packed = nullptr;  // of the next slab's first octet
+    int steps = 0, chunk = 0, step = 0;
+    Ring<C.stages> next;    // the slab whose products are next
+    Ring<C.stages> before;  // the one used last, where that is still to be filled again
+    bool waits = false;
+
+    __device__ WeightStream(const ForwardParams& params, const Shared& s)
+        : p(params), shared(s), schedule(params, team()) {
+      seek();
+#pragma unroll 1
+      for (int slot = 0; slot < C.stages; ++slot)
+        if (part() == 0) copy(slot);
+    }
+    __device__ void seek() {
+      Tile tile;
+      if (!schedule.seek_products(p, tile)) return;
+      tile.channel_block += block();
+      steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+    }
+    __device__ void copy(int slot) {
+      if (schedule.done()) return;
+      constexpr int bytes = group_steps * step_bytes;
+      if (thread() == 0) {
+        const u32 full = shared.weights_full(block(), slot);
+        ptx::barrier_arrive_expect(full, octets * bytes);
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          ptx::bulk_load(shared.weights_of(block()) + slot * row_slab_bytes(C) + o * bytes,
+                         packed + i64(o) * steps * step_bytes, bytes, full);
+      }
+      step += group_steps, packed += bytes;
+      if (step == steps) {
+        step = 0, packed += i64(octets - 1) * steps * step_bytes;
+        if (++chunk == chunks) {
+          chunk = 0;
+          schedule.advance();
+          seek();
+        }
+      }
+    }
+    /// Fills a slot again whose products are complete, as far as this warp knows.
+    __device__ void refill(const Ring<C.stages>& used) {
+      release(shared.weights_empty(block(), used.slot));
+      if constexpr (C.box_parts == 1) {
+        fill(used);
+      } else if (part() == 0) {
+        if (waits) fill(before);
+        before = used, waits = true;
+      }
+    }
+    __device__ void fill(const Ring<C.stages>& used) {
+      if (thread() == 0) ptx::barrier_wait(shared.weights_empty(block(), used.slot), used.parity);
+      copy(used.slot);
+    }
+  };
+  /// Of weights that are there to stay.
+  struct ResidentWeights {
+    Ring<1> next;
+    __device__ ResidentWeights(const ForwardParams&, const Shared&) {
+      ptx::barrier_wait(Shared::weights_resident(), 0);
+    }
+    __device__ void refill(const Ring<1>&) {}
+  };
+  using Weights = typename Select<resident, ResidentWeights, WeightStream>::Type;
+
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
-    if constexpr (resident) ptx::barrier_wait(Shared::weights_resident(), 0);
-    Products products(shared);
-    u32 tiles = 0, passes = 0;
-    for (Schedule schedule(p, Multipliers::team()); !schedule.done(); schedule.advance(), ++tiles) {
-      const Tile tile = schedule.tile(p);
-      auto* const lines = shared.store.lines_of(tiles);
-      Store::describe(p, tile, lines, Tables{});
+    constexpr int warps = warpgroup_size / warp_size;
+    unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
+    Weights weights(p, shared);
+    Ring<C.panel_stages> panel;
+    for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
+      const Tile tile = tile_of(schedule, p);
+      const typename Store::Bias bias(p, tile);
       float sum[position_tiles][registers];
-      products.multiply(sum, tile.type);
-      Store::store(p, tile, shared.store, lines, sum, passes);
+      if constexpr (split)
+        multiply_split(sum, tile.type, shared, weights, panel);
+      else
+        multiply(sum, tile.type, shared, weights, panel);
+      Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
   }
 
-  struct Products {
-    const Shared& shared;
-    Ring<C.x_stages> x;
-    Ring<C.stages> weights;
-    // Where this lane finds its words of each tile of positions, the first eight and the last eight.
-    static constexpr bool halves_follow = C.box.w % 16 == 0;
-    int column[position_tiles][halves_follow ? 1 : 2];
+  __device__ static void clear(float (&sum)[position_tiles][registers]) {
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) sum[t][i] = 0;
+  }
 
-    /// One operand: four words of each octet of a few steps, and in fp32 their remainders.
-    struct Operand {
-      u32 head[batch_octets][4];
-      u32 rest[split ? batch_octets : 1][4];
-    };
-    Operand a[2];
+  /// Where the weights of a group of steps are.
+  __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
+    if constexpr (resident)
+      return shared.resident_weights + block() * resident_bytes(C) +
+             (chunk * octets * C.resident_steps + step) * step_bytes;
+    else
+      return shared.weights_of(block()) + weights.next.slot * row_slab_bytes(C);
+  }
+  /// The positions of this part of the box in a panel.
+  __device__ static u32 panel_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+    if constexpr (C.box_parts == 1) return at;
+    static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
+    return at + part() * panel_part_stride(C) * 16;
+  }
+  static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
 
-    __device__ explicit Products(const Shared& s) : shared(s) {
-      const int first = Multipliers::thread() / warp_size * 16 + lane_index() / 4;
-#pragma unroll
-      for (int m = 0; m < position_tiles; ++m)
-#pragma unroll
-        for (int half = 0; half < (halves_follow ? 1 : 2); ++half)
-          column[m][half] = lane_index() % 4 * X::word_stride +
-                            X::column_offset(min(m * 64 + first + half * 8, box_positions(C) - 1));
-    }
+  /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
+  /// that has to be made uniform first.
+  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
 
-    /// Reads the operand of one step, the `place`th of its batch.
-    __device__ void load(Operand& operand, const u32* tile, int m, int place) const {
-      const u32* const low = tile + column[m][0];
-      const u32* const high = halves_follow ? low + 8 * X::position_stride : tile + column[m][halves_follow ? 0 : 1];
-#pragma unroll
-      for (int o = 0; o < octets; ++o) {
-        const u32 word[4] = {low[o * 8 * X::word_stride], high[o * 8 * X::word_stride],
-                             low[(o * 8 + 4) * X::word_stride], high[(o * 8 + 4) * X::word_stride]};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          if constexpr (split)
-            split_tf32(word[i], operand.head[o][i], operand.rest[o][i]);
-          else
-            operand.head[place * octets + o][i] =
-                C.math == Math::tf32 && !C.round_on_load ? ptx::round_tf32(word[i]) : word[i];
-        }
-      }
-    }
+  /// Whether a panel is there already; the same for all lanes of a warp.
+  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
+    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
+  }
 
-    /// Bytes between the octets of a step.
-    static constexpr int octet_bytes = (resident ? C.resident_steps : C.steps_per_slab) * step_bytes;
-
-    /// Issues the products of `Steps` steps, whose weights begin at `slab`. All other descriptors are constants away
-    /// from its own: a product waits for each value that has to be made uniform first.
-    template <int Steps>
-    __device__ static void issue(float (&sum)[registers], const Operand& operand, u64 slab, bool add) {
-      const auto weights_at = [&](int bytes) { return slab + u64(bytes / 16); };
-      ptx::wgmma_fence();
-      if constexpr (split) {
-        // The small products first: they are lost in nothing yet.
+  /// The first operands of a group of steps. Made before they are waited for.
+  struct Operands {
+    u64 weights, x[group_steps];
+    __device__ Operands(u32 slab, u32 panel, int entry) : weights(ptx::wgmma_operand(slab)) {
+      if constexpr (C.types == 1 && group_steps == Tables::steps(0)) {  // all offsets are constants
+        const u64 first = ptx::wgmma_panel(panel, panel_slice_bytes(C));
 #pragma unroll
-        for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.rest[o], weights_at(o * octet_bytes), add || o > 0);
+        for (int s = 0; s < group_steps; ++s) x[s] = further(first, Tables::low_offset(s) * 16);
+      } else {
 #pragma unroll
-        for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.head[o], weights_at(o * octet_bytes + row_step_bytes(C)), true);
-      }
-#pragma unroll
-      for (int s = 0; s < Steps; ++s)
-#pragma unroll
-        for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.head[s * octets + o], weights_at(o * octet_bytes + s * step_bytes),
-                          split || add || s + o > 0);
-      ptx::wgmma_commit();
-    }
-
-    __device__ void multiply(float (&sum)[position_tiles][registers], int type) {
-      const int steps = Tables::steps(type), first_entry = Tables::first_entry(type);
-      if (split || steps == 0) {
-#pragma unroll
-        for (int m = 0; m < position_tiles; ++m)
-#pragma unroll
-          for (int i = 0; i < registers; ++i) sum[m][i] = 0;
-      }
-      bool add = false;
-#pragma unroll 1
-      for (int chunk = 0; chunk < chunks && steps > 0; ++chunk, x.advance()) {
-        ptx::barrier_wait(shared.x_full(x.slot), x.parity);
-        const u32* const tile = shared.x + x.slot * Shared::x_slot_words;
-        if constexpr (resident) {
-          const u32 slab = shared.resident_weights + chunk * octets * steps * step_bytes;
-          multiply_steps(sum, tile, slab, first_entry, steps, add);
-          add = true;
-        } else {
-#pragma unroll 1
-          for (int step = 0; step < steps; step += C.steps_per_slab, weights.advance()) {
-            ptx::barrier_wait(shared.weights_full(weights.slot), weights.parity);
-            multiply_steps(sum, tile, shared.weights + weights.slot * row_slab_bytes(C), first_entry + step,
-                           min(C.steps_per_slab, steps - step), add);
-            add = true;
-            // Products must not be under way from one slab to the next: the assembler would run them one by one.
-            ptx::wgmma_wait<0>();
-            release(shared.weights_empty(weights.slot));
-          }
-        }
-        ptx::wgmma_wait<0>();
-        release(shared.x_empty(x.slot));
-      }
-    }
-
-    /// A few steps of one chunk. Operands are read while the products before them are formed; the last products
-    /// are still under way at the end.
-    __device__ void multiply_steps(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
-                                   int count, bool add) {
-      if constexpr (split) {
-        multiply_split(sum, tile, slab, entry, count);
-        return;
-      }
-      int s = 0;
-#pragma unroll 1
-      for (; s + batch_steps <= count; s += batch_steps, slab += batch_steps * step_bytes, add = true)
-        batch<batch_steps>(sum, tile, slab, entry + s, add);
-      if constexpr (batch_steps > 1) {
-#pragma unroll 1
-        for (; s < count; ++s, slab += step_bytes, add = true)
-          batch<1>(sum, tile, slab, entry + s, add);
-      }
-    }
-
-    template <int Steps>
-    __device__ void batch(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
-                          bool add) {
-      const u64 weights_at = ptx::wgmma_operand(slab);
-      const u32* at[Steps];
-#pragma unroll
-      for (int s = 0; s < Steps; ++s) at[s] = tile + Tables::low_offset(entry + s);
-      if constexpr (position_tiles == 1) ptx::wgmma_wait<0>();  // there is one buffer
-#pragma unroll
-      for (int m = 0; m < position_tiles; ++m) {
-#pragma unroll
-        for (int s = 0; s < Steps; ++s) load(a[m % 2], at[s], m, s);
-        issue<Steps>(sum[m], a[m % 2], weights_at, add);
-        if constexpr (position_tiles > 1) ptx::wgmma_wait<1>();
-      }
-    }
-
-    /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
-    /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
-    /// addition rounds.
-    __device__ void multiply_split(float (&sum)[position_tiles][registers], const u32* tile, u32 slab, int entry,
-                                   int count) {
-      constexpr int steps_together = short_sums(C) ? 1 : max_of(1, 2 / octets);
-#pragma unroll 1
-      for (int first = 0; first < count; first += steps_together) {
-        float part[position_tiles][registers];
-#pragma unroll
-        for (int i = 0; i < steps_together; ++i) {
-          if (steps_together > 1 && first + i >= count) break;
-          const u32* const at = tile + Tables::low_offset(entry + first + i);
-          const u64 weights_at = ptx::wgmma_operand(slab + (first + i) * step_bytes);
-          if constexpr (position_tiles == 1) ptx::wgmma_wait<0>();  // there is one buffer
-#pragma unroll
-          for (int m = 0; m < position_tiles; ++m) {
-            load(a[m % 2], at, m, 0);
-            issue<1>(part[m], a[m % 2], weights_at, i > 0);
-            if constexpr (position_tiles > 1) ptx::wgmma_wait<1>();
-          }
-        }
-        ptx::wgmma_wait<0>();
-#pragma unroll
-        for (int m = 0; m < position_tiles; ++m)
-#pragma unroll
-          for (int i = 0; i < registers; ++i) sum[m][i] += part[m][i];
+        for (int s = 0; s < group_steps; ++s)
+          x[s] = ptx::wgmma_panel(panel + Tables::low_offset(entry + s) * 16, panel_slice_bytes(C));
       }
     }
   };
+
+  __device__ static void multiply(float (&sum)[position_tiles][registers], int type, const Shared& shared,
+                                  Weights& weights, Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(type);
+    const int entry = Tables::first_entry(type);
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
+    // group.
+    constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
+    if constexpr (!one_group) clear(sum);
+    if (steps == 0) return;
+    bool first = true, released = false;
+    auto used_weights = weights.next;
+    auto used_panel = panel;
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+      // Where the next panel is not there yet, the one before it is handed back first: it may be what the loading
+      // threads wait for.
+      if (chunk > 0 && !is_full(shared, panel)) {
+        ptx::wgmma_wait<0>();
+        release(shared.panel_empty(used_panel.slot));
+        released = true;
+      }
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      const u32 at = panel_of(shared, panel);
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
+        const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) {
+          const u64 w = operands.weights, x = operands.x[s];
+#pragma unroll
+          for (int o = 0; o < octets; ++o)
+#pragma unroll
+            for (int t = 0; t < position_tiles; ++t)
+              Wgmma::multiply(sum[t], further(w, o * octet_bytes + s * step_bytes),
+                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
+                              !one_group || s + o > 0);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        // The products before these are complete: what they read may be overwritten.
+        if (!first) {
+          weights.refill(used_weights);
+          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          released = false;
+        }
+        used_weights = weights.next;
+        first = false;
+      }
+      used_panel = panel;
+    }
+    ptx::wgmma_wait<0>();
+    weights.refill(used_weights);
+    release(shared.panel_empty(used_panel.slot));
+  }
+
+  /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
+  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
+  /// addition rounds. While the sums of one product are added, the next one is formed.
+  __device__ static void multiply_split(float (&sum)[position_tiles][registers], int type, const Shared& shared,
+                                        Weights& weights, Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(type);
+    const int entry = Tables::first_entry(type);
+    clear(sum);
+    if (steps == 0) return;
+#pragma unroll 1
+    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      const u32 at = panel_of(shared, panel);
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
+        const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+        constexpr int buffers = split_buffers(C);
+        constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
+        float part[buffers][registers];
+#pragma unroll
+        for (int i = 0; i < parts + buffers - 1; ++i) {
+          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (const int done = i - (buffers - 1); done >= 0) {
+            if (i < parts && buffers == 2)
+              ptx::wgmma_wait<1>();
+            else
+              ptx::wgmma_wait<0>();
+#pragma unroll
+            for (int r = 0; r < registers; ++r) sum[done % position_tiles][r] += part[done % buffers][r];
+          }
+        }
+        weights.refill(weights.next);
+      }
+      release(shared.panel_empty(panel.slot));
+    }
+  }
+
+  /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
+  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+
+  /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
+  __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int product = 0; product < 3; ++product)
+#pragma unroll
+      for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(
+              part,
+              further(operands.weights, o * octet_bytes + s * step_bytes + (product == 0 ? row_step_bytes(C) : 0)),
+              further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                         (product == 1 ? panel_part_bytes(C) : 0)),
+              product + s - first + o > 0);
+    ptx::wgmma_commit();
+  }
 };
 
 }  // namespace tconv::device
@@ -2681,15 +3035,11 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-constexpr long long at_most(long long value, long long limit) {
-  return value < limit ? value : limit;
-}
+constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
 constexpr long long between(long long low, long long value, long long high) {
   return value < low ? low : at_most(value, high);
 }
-constexpr long long parts_of(long long whole, long long part) {
-  return (whole + part - 1) / part;
-}
+constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
 /// Positions q of one dimension that have an output.
 constexpr int positions_of(long long out, int stride, int padding) {
@@ -2742,9 +3092,7 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
 
 // ---- Direct --------------------------------------------------------------------------------------
 
-constexpr int floor_div(int a, int b) {
-  return a / b - (a % b < 0);
-}
+constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
 
 /// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
 struct RowCut {
@@ -2835,8 +3183,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -2880,69 +3228,81 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 32, .group_out = 64,
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
-    .x_channels_last = false, .y_rows = true, .x_vector = 4,
+    .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 3,
-    .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 8,
-    .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 3, .x_stages = 0,
+    .resident_steps = 0, .blocks_per_sm = 2,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
+    .panel_columns = 192, .panel_stages = 2, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     0u, 0u, 0u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[32], const u32 (&a)[4], u64 b, bool add) {
+  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+        "}, %96, %97, p, 1, 1;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
+          "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+        : "l"(a), "l"(b), "r"(int(add)));
   }
 };
 
-using Kernel = WarpgroupGemm<config, Tables, Wgmma>;
+using Kernel = PanelGemm<config, Tables, Wgmma>;
 
 __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 216856;
+constexpr int shared_bytes = 112088;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -2954,66 +3314,78 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 3,
-    .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 3, .rows = 64, .position_tiles = 2, .images = 1, .window = 8,
-    .stage_rows = 16, .stage_buffers = 2, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 3, .x_stages = 0,
+    .resident_steps = 0, .blocks_per_sm = 2,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
+    .panel_columns = 192, .panel_stages = 2, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     3,};
-__constant__ i64 weight_bases[] = {
+__constant__ constexpr i64 weight_bases[] = {
     0,};
-__constant__ int first_step[] = {
+__constant__ constexpr int first_step[] = {
     0,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 1}), step_offset(config, {0, 0, 2}),};
-__constant__ u32 step_masks[] = {
+__constant__ constexpr u32 step_masks[] = {
     0u, 0u, 0u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     16u, 17u, 18u, 19u, 20u, 21u, 22u, 23u, 24u, 25u, 26u, 27u, 28u, 29u, 30u, 31u,
     32u, 33u, 34u, 35u, 36u, 37u, 38u, 39u, 40u, 41u, 42u, 43u, 44u, 45u, 46u, 47u,
     48u, 49u, 50u, 51u, 52u, 53u, 54u, 55u, 56u, 57u, 58u, 59u, 60u, 61u, 62u, 63u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 64 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 64 + line]; }
 };
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[32], const u32 (&a)[4], u64 b, bool add) {
+  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1;\n}\n"
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+        "}, %96, %97, p, 1, 1;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(add)));
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
+          "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+        : "l"(a), "l"(b), "r"(int(add)));
   }
 };
 
-using Kernel = WarpgroupGemm<config, Tables, Wgmma>;
+using Kernel = PanelGemm<config, Tables, Wgmma>;
 
 __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 216856;
+constexpr int shared_bytes = 112088;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -3039,8 +3411,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3091,8 +3463,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3145,8 +3517,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3351,7 +3723,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_6dbe18fd3238_sm{architecture}",
+        name=f"tconv_kb79_f4a70edecda5_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -47,31 +47,17 @@ struct Int3 {
   constexpr bool operator==(const Int3&) const = default;
 };
 
-constexpr int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-constexpr int round_up(int a, int b) {
-  return ceil_div(a, b) * b;
-}
-constexpr int max_of(int a, int b) {
-  return a > b ? a : b;
-}
-constexpr int min_of(int a, int b) {
-  return a < b ? a : b;
-}
-constexpr int volume(Int3 v) {
-  return v.d * v.h * v.w;
-}
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int round_up(int a, int b) { return ceil_div(a, b) * b; }
+constexpr int max_of(int a, int b) { return a > b ? a : b; }
+constexpr int min_of(int a, int b) { return a < b ? a : b; }
+constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
 
 /// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
 /// warp read four rows of eight words from 32 different banks.
-constexpr int pad_to_bank(int value, int residue) {
-  return value + ((residue - value) % 32 + 32) % 32;
-}
+constexpr int pad_to_bank(int value, int residue) { return value + ((residue - value) % 32 + 32) % 32; }
 
-constexpr int gcd(int a, int b) {
-  return b == 0 ? a : gcd(b, a % b);
-}
+constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   for (int k = 0; k < min_of(kernel, stride); ++k)
@@ -120,17 +106,17 @@ struct GemmConfig {
   int stage_rows;      // rows that pass through shared memory at a time
   int stage_buffers;   // 1 or 2
   bool round_on_load;  // TF32: x is rounded in its tile, once for all taps, not where it is read
-  bool y_pairs;        // two neighbouring channels of an output are one aligned word
+  int y_channels;      // neighbouring channels of an output that may be stored at once
   bool channel_rows;   // channels are the fastest index of rows, not phases: channels-last outputs
 
   // The panel kernel (panel_gemm.cuh), where panel_columns is not 0. A tile is `position_tiles` products of 64
   // rows by so many positions.
   int panel_columns;
   int panel_stages;
-  int team_blocks;         // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
-  int loading_warpgroups;  // of a team, 1 or 2
-  int fill_buffers;        // chunks of x a loading thread holds in registers, 1 or 2
-  bool panel_flat;  // products run over the positions of the x tile, halo included, and not over rows of the box
+  int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
+  int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
+  bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -138,13 +124,9 @@ struct GemmConfig {
 constexpr int warp_size = 32;
 
 /// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
-constexpr int block_sets_of(const GemmConfig& c) {
-  return c.types * (c.channel_blocks / c.team_blocks) * c.groups;
-}
+constexpr int block_sets_of(const GemmConfig& c) { return c.types * (c.channel_blocks / c.team_blocks) * c.groups; }
 
-constexpr int threads_of(const GemmConfig& c) {
-  return c.warps_m * c.warps_n * warp_size;
-}
+constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
 
 // The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
 constexpr int warpgroup_size = 128;
@@ -153,19 +135,11 @@ constexpr int x_loaders_of(const GemmConfig& c) {
   return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
 }
 /// Threads that load x tiles together.
-constexpr int loading_threads(const GemmConfig& c) {
-  return c.teams ? x_loaders_of(c) : threads_of(c);
-}
-constexpr int channels_per_word(const GemmConfig& c) {
-  return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1;
-}
-constexpr int chunks_of(const GemmConfig& c) {
-  return ceil_div(c.group_in, c.chunk_words * channels_per_word(c));
-}
+constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
+constexpr int channels_per_word(const GemmConfig& c) { return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1; }
+constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
-constexpr int columns_of(const GemmConfig& c) {
-  return c.warps_n * c.tiles_n * 8;
-}
+constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
 // The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
 // position the box needs.
@@ -178,23 +152,15 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
 }
 /// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) {
-  return max_of(c.images, 1) * volume(x_extent(c));
-}
-constexpr int x_word_stride(const GemmConfig& c) {
-  return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8);
-}
-constexpr int x_position_stride(const GemmConfig& c) {
-  return c.x_channels_last ? c.chunk_words + 4 : 1;
-}
+constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
+constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
 /// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk
 /// down the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
-constexpr int x_units(const GemmConfig& c) {
-  return x_positions(c) / max_of(c.x_vector, 1);
-}
+constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
 constexpr int x_unit_lanes(const GemmConfig& c) {
   int lanes = warp_size;
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
@@ -219,77 +185,46 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
 /// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) {
-  return ceil_div(c.group_in, 8 * channels_per_word(c));
-}
-constexpr int row_tiles_of(const GemmConfig& c) {
-  return c.warps_m * c.tiles_m;
-}
-constexpr int substeps_of(const GemmConfig& c) {
-  return c.chunk_words >= 8 ? c.chunk_words / 8 : 1;
-}
+constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
+constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
 /// The A fragments of one octet and step.
-constexpr int step_words(const GemmConfig& c) {
-  return row_tiles_of(c) * warp_size * 4;
-}
-constexpr int slab_words(const GemmConfig& c) {
-  return substeps_of(c) * c.steps_per_slab * step_words(c);
-}
+constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
+constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
 constexpr int weight_ring_words(const GemmConfig& c) {
   return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
 }
 
 // The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
-constexpr bool spans_warps(const GemmConfig& c) {
-  return c.stage_group_tiles > c.tiles_m;
-}
-constexpr int store_passes(const GemmConfig& c) {
-  return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles;
-}
-constexpr int pass_lines(const GemmConfig& c) {
-  return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines;
-}
-constexpr int block_lines(const GemmConfig& c) {
-  return pass_lines(c) * store_passes(c);
-}
+constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) {
-  return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1);
-}
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
 /// Vectors at the end of the last run may be read past it.
-constexpr int staging_words(const GemmConfig& c) {
-  return round_up(pass_lines(c) * line_stride(c) + 16, 4);
-}
+constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
 constexpr int line_bytes = 24;
-constexpr int epilogue_bytes(const GemmConfig& c) {
-  return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes;
-}
+constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
 
 constexpr int shared_bytes(const GemmConfig& c) {
   return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) {
-  return 4 / channels_per_word(c);
-}
+constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) {
-  return c.math == Math::fp32 ? 2 : 1;
-}
+constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
 /// The weights of one octet and step: all rows of eight words.
-constexpr int row_step_bytes(const GemmConfig& c) {
-  return c.rows * 8 * 4;
-}
+constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
-                    min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -303,14 +238,10 @@ constexpr int batch_steps_of(const GemmConfig& c) {
 constexpr int resident_bytes(const GemmConfig& c) {
   return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
 }
-constexpr int weight_ring_bytes(const GemmConfig& c) {
-  return c.resident_steps ? 0 : c.stages * row_slab_bytes(c);
-}
+constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
 
 /// Columns of one box, and how far the next box along the width is away.
-constexpr int box_positions(const GemmConfig& c) {
-  return c.images * volume(c.box);
-}
+constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
   const int step = max_of(4, c.x_vector);
@@ -319,12 +250,8 @@ constexpr int box_advance(const GemmConfig& c) {
 
 // Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
 // alignment the run has in memory.
-constexpr int box_rows(const GemmConfig& c) {
-  return c.images * c.box.d * c.box.h;
-}
-constexpr int store_vector(const GemmConfig& c) {
-  return 16 / element_bytes(c);
-}
+constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
+constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
 /// Elements between two staged runs.
 constexpr int run_stride(const GemmConfig& c) {
   return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
@@ -335,9 +262,7 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) {
-  return c.stage_rows / c.width_phases;
-}
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -346,9 +271,7 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) {
-  return c.rows / c.width_phases;
-}
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -356,9 +279,7 @@ constexpr int team_bytes(const GemmConfig& c) {
                       c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
                   128);
 }
-constexpr int team_barriers(const GemmConfig& c) {
-  return 2 * (c.x_stages + c.stages);
-}
+constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
 constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
 }
@@ -366,47 +287,30 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
 // The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
 // nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
 constexpr int panel_rows = 64;
+/// Warpgroups of a team that multiply.
+constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
-constexpr int split_buffers(const GemmConfig& c) {
-  return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1;
-}
-constexpr int panel_slices(const GemmConfig& c) {
-  return c.chunk_words / 4;
-}
+constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
   const int positions = x_positions(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
-constexpr int panel_slice_bytes(const GemmConfig& c) {
-  return panel_slice_stride(c) * 16;
-}
+constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
-constexpr int panel_part_bytes(const GemmConfig& c) {
-  return panel_slices(c) * panel_slice_bytes(c);
-}
-constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(weight_parts(c) * panel_part_bytes(c), 128);
-}
+constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
-constexpr int panel_unit(const GemmConfig& c) {
-  return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1;
-}
-constexpr int panel_units(const GemmConfig& c, int lanes) {
-  return ceil_div(x_positions(c) / panel_unit(c), lanes);
-}
-constexpr int panel_loaders(const GemmConfig& c) {
-  return c.loading_warpgroups * warpgroup_size;
-}
-constexpr int panel_depth(const GemmConfig& c, int lanes) {
-  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
-}
+constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
 constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
-  int best = panel_loaders(c);
+  if (c.x_channels_last) return warpgroup_size / panel_slices(c);
+  int best = warpgroup_size;
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
@@ -420,9 +324,7 @@ constexpr int filling_registers(const GemmConfig& c) {
   return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) {
-  return c.panel_flat ? 1 : c.box.w / c.panel_columns;
-}
+constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -434,49 +336,67 @@ constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
   return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
 }
-/// Rows of the x tile a flat tile reaches.
-constexpr int panel_flat_rows(const GemmConfig& c) {
-  return x_row_of(c, box_rows(c) - 1) + 1;
+/// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
+/// those of the first do.
+constexpr int panel_part_stride(const GemmConfig& c) {
+  const int stride = panel_start(c, c.position_tiles) - panel_start(c, 0);
+  for (int tile = 1; tile < c.position_tiles; ++tile)
+    if (panel_start(c, c.position_tiles + tile) - panel_start(c, tile) != stride) return -1;
+  return stride;
 }
+/// Rows of the x tile a flat tile reaches.
+constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
 
 // Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
 // where products are flat, for each row of positions.
-constexpr int panel_runs(const GemmConfig& c) {
-  return c.panel_flat ? panel_flat_rows(c) : 1;
-}
-constexpr int panel_run_width(const GemmConfig& c) {
-  return c.panel_flat ? c.box.w : c.panel_columns;
-}
-constexpr int panel_pass_lines(const GemmConfig& c) {
-  return max_of(8 / c.width_phases, 1);
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_phases, 1); }
+/// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
+constexpr int panel_flat_skew(const GemmConfig& c) {
+  const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
+  return (first % v + v) % v;
 }
 /// Elements between two staged runs.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  return c.panel_flat ? width : round_up(width + v - 1, v);
+  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
 }
-/// Elements between two staged lines: 8 words modulo 32.
+/// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  return pad_to_bank(words, 8) * 4 / element_bytes(c);
+  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {
   return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
+// Channels last, a warpgroup stages so many positions of all rows at a time.
+constexpr bool stages_channels(const GemmConfig& c) {
+  return c.channel_rows && c.y_channels >= store_vector(c) && c.channels_per_block % store_vector(c) == 0 &&
+         c.group_out % store_vector(c) == 0;
+}
+constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
+/// Elements between two positions: lanes write two words of four positions, or four of eight.
+constexpr int staged_pitch(const GemmConfig& c) {
+  return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
+}
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Channels last, sums leave from registers. But products of 64 rows read more than the last weights where there
-  // are fewer, and flat ones a little more than the last panel.
-  if (c.channel_rows) return (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  // Channels last: a quarter of what the warpgroup stages. And products of 64 rows read more than the last weights
+  // where there are fewer, and flat ones a little more than the last panel.
+  if (c.channel_rows) {
+    const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
+    return max_of(round_up(staged, 16), (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0));
+  }
   return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
-      c.panel_stages * panel_bytes(c) + c.team_blocks * (weight_ring_bytes(c) + 4 * panel_store_bytes(c)), 128);
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
 }
-constexpr int panel_team_barriers(const GemmConfig& c) {
-  return 2 * (c.panel_stages + c.team_blocks * c.stages);
-}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
   return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
          (c.teams * panel_team_barriers(c) + 1) * 8;
@@ -486,13 +406,11 @@ constexpr int panel_shared_bytes(const GemmConfig& c) {
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
-/// A team of the panel kernel has loading warpgroups of its own.
+/// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? c.team_blocks * c.teams : c.teams;
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
-constexpr int warpgroups_of(const GemmConfig& c) {
-  return multiplying_warpgroups(c) + (c.panel_columns ? c.loading_warpgroups * c.teams : 1);
-}
+constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
 // not need. Asking for more than there is would wait for ever.
@@ -500,8 +418,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
-  return c.panel_columns ? round_up(max_of(filling_registers(c) + (c.loading_warpgroups == 2 ? 24 : 40), 40), 8)
-                         : 64;
+  return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
   const int all = warpgroups_of(c), multiplying = multiplying_warpgroups(c);
@@ -578,9 +495,7 @@ __device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float
 __device__ inline void convert(double& to, double from) { to = from; }
 __device__ inline void convert(float& to, float from) { to = from; }
 __device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
-__device__ inline void convert(BF16& to, float from) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
-}
+__device__ inline void convert(BF16& to, float from) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
 
 template <class Element, class Accumulator>
 __device__ inline Element to_element(Accumulator value) {
@@ -677,8 +592,7 @@ struct Tile {
     constexpr int count = block_sets_of(C);
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.teams > 0 && C.types > 1)
-      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     return decode<C>(p, block, box);
   }
 
@@ -732,7 +646,7 @@ struct StagedStore {
 
   /// What the stores of a tile need to know of a line, worked out while its products are formed.
   struct Line {
-    i64 offset;   // of its first output in the tensor, without the position
+    i64 offset;  // of its first output in the tensor, without the position
     float bias;
     int phase_d, phase_h;
     bool exists;
@@ -764,7 +678,9 @@ struct StagedStore {
       line.exists = entry != 0xffffffff && local < C.group_out;
       line.phase_d = int(entry >> 16 & 0xff), line.phase_h = int(entry >> 24);
       line.offset = tile.n * p.ys.n + channel * p.ys.c;
-      line.bias = p.bias && entry != 0xffffffff && local < C.group_out ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      line.bias = p.bias && entry != 0xffffffff && local < C.group_out
+                      ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel])
+                      : 0.f;
     }
   }
 
@@ -1137,8 +1053,7 @@ struct XTile {
 
   // Units of copying and who copies them. Channels first, a thread keeps its units of positions and
   // walks down the chunk; channels last, a unit is a run of words of one position.
-  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word)
-                                    : x_units(C);
+  static constexpr int units = last ? positions * (vector ? chunk / vector : chunk * channels_per_word) : x_units(C);
   static constexpr int unit_lanes = last ? threads : x_unit_lanes(C);
   static constexpr int depth_lanes = threads / unit_lanes;
   static constexpr int slots = ceil_div(units, unit_lanes);
@@ -1158,8 +1073,7 @@ struct XTile {
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
       image = static_cast<const Element*>(p.x) + tile.n * p.xs.n + i64(tile.group) * C.group_in * p.xs.c;
       channel_stride = p.xs.c;
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       tile.origin.w - C.reach.w - x_lead(C)};
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
         const int unit = Threads::index() % unit_lanes + s * unit_lanes;
@@ -1388,8 +1302,8 @@ struct ImplicitGemm {
         }
         const int count = min(C.steps_per_slab, steps - step);
         if constexpr (!weights_resident) {
-          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step), count,
-                  steps);
+          W::load(weight_ring + slab_slot * W::words, packed_weights(p, tile, chunk * W::substeps * steps + step),
+                  count, steps);
           if (++slab_slot == stages) slab_slot = 0;
         }
         if ((step += count) == steps) {
@@ -1673,8 +1587,8 @@ __device__ void pack_fragments(const PackParams& p) {
       const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
       const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
       const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
-      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low),
-                                high_word.load(p, upper_high), high_word.load(p, lower_high));
+      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low), high_word.load(p, upper_high),
+                                high_word.load(p, lower_high));
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i)
@@ -1775,15 +1689,11 @@ struct Launch {
   unsigned blocks, threads;
 };
 
-constexpr long long at_most(long long value, long long limit) {
-  return value < limit ? value : limit;
-}
+constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
 constexpr long long between(long long low, long long value, long long high) {
   return value < low ? low : at_most(value, high);
 }
-constexpr long long parts_of(long long whole, long long part) {
-  return (whole + part - 1) / part;
-}
+constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
 /// Positions q of one dimension that have an output.
 constexpr int positions_of(long long out, int stride, int padding) {
@@ -1836,9 +1746,7 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
 
 // ---- Direct --------------------------------------------------------------------------------------
 
-constexpr int floor_div(int a, int b) {
-  return a / b - (a % b < 0);
-}
+constexpr int floor_div(int a, int b) { return a / b - (a % b < 0); }
 
 /// How a warp covers a row with 2^bits lanes: one tile where the row fits, none where it cannot.
 struct RowCut {
@@ -1929,8 +1837,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -1992,8 +1900,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 3,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2047,8 +1955,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 4,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2112,8 +2020,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2175,8 +2083,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2230,8 +2138,8 @@ constexpr GemmConfig config{
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_pairs = false, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .loading_warpgroups = 0, .fill_buffers = 0, .panel_flat = false};
+    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2437,7 +2345,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_89658c413bd7_sm{architecture}",
+        name=f"tconv_kb81_55fc53cac217_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -71,8 +71,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_channels = " << c.y_channels
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .team_blocks = " << c.team_blocks << ", .fill_buffers = " << c.fill_buffers
-      << ", .panel_flat = " << text(c.panel_flat) << "};\n";
+      << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts
+      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << "};\n";
   return out.str();
 }
 

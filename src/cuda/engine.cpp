@@ -280,7 +280,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   if (const char* const members = std::getenv("TCONV_PREFER_PANELS"))
     for (const int at_least : {1, std::atoi(members)})
       std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-        return choice.config.panel_columns > 0 && choice.config.team_blocks >= at_least;
+        return choice.config.panel_columns > 0 && device::members_of(choice.config) >= at_least;
       });
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
@@ -382,8 +382,10 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   if (c.panel_columns)
     return name + "_" + number(c.position_tiles) + "x" + number(c.panel_columns) + (c.panel_flat ? "_flat" : "") +
            "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
-           (c.team_blocks > 1 ? "_m" + number(c.team_blocks) : "") + "_k" + number(c.chunk_words) +
-           (c.window > 1 ? "_aligned" : "") + tail;
+           (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
+            : c.box_parts > 1 ? "_p2"
+                              : "") +
+           "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;

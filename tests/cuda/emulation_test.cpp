@@ -249,7 +249,12 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
       {.input = &xc, .weight = &wc, .bias = layer.bias ? &bc : nullptr, .grad_output = nullptr, .output = &yt},
       options);
   const std::string kernel = binding->kernel_name(Pass::forward);
-  ++families[kernel.substr(0, kernel.find("_gemm") == std::string::npos ? kernel.size() : kernel.find("_gemm"))];
+  const std::string family =
+      kernel.substr(0, kernel.find("_gemm") == std::string::npos ? kernel.size() : kernel.find("_gemm"));
+  ++families[family];
+  if (family == "panel" && layer.layout == Layout::channels_last) ++families["panel, channels last"];
+  if (family == "panel" && kernel.find("_b") != std::string::npos) ++families["panel of channel blocks"];
+  if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
 
   const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
   double error = 0, norm = 0;
@@ -291,7 +296,49 @@ TEST(Emulation, RandomLayers) {
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
   unsetenv("TCONV_PREFER_PANELS");
   EXPECT_GT(families["warpgroup"], 0);
-  EXPECT_GT(families["panel"], 0);
+}
+
+/// Layers large enough for warpgroups that share a panel: its channel blocks, or parts of its box.
+TEST(Emulation, SharedPanels) {
+  struct Shared {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+  };
+  using enum Layout;
+  const Shared layers[] = {
+      {2, 24, 64, {6, 40}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_first},
+      {2, 48, 64, {4, 36}, {2, 3}, {1, 1}, DType::f16, Precision::fp32, channels_last},
+      {2, 16, 32, {5, 33}, {3, 4}, {1, 2}, DType::f32, Precision::fp32, channels_first},
+      {3, 16, 32, {2, 3, 34}, {2, 2, 3}, {1, 1, 2}, DType::bf16, Precision::fp32, channels_last},
+      {2, 96, 64, {3, 32}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last},
+      {2, 32, 128, {3, 35}, {2, 2}, {2, 2}, DType::f16, Precision::fp32, channels_first},
+      {1, 24, 192, {150}, {3}, {1}, DType::f32, Precision::tf32, channels_first},
+      {2, 16, 128, {6, 11}, {3, 3}, {1, 1}, DType::f32, Precision::fp32, channels_last},
+  };
+  Emulator emulator;
+  std::mt19937 rng(1);
+  std::map<std::string, int> families;
+  setenv("TCONV_PREFER_PANELS", "2", 1);
+  for (const Shared& shared : layers) {
+    Case c;
+    Layer& l = c.layer;
+    l.dims = shared.dims, l.in_channels = shared.in, l.out_channels = shared.out, l.bias = true;
+    l.dtype = shared.dtype, l.precision = shared.precision, l.layout = shared.layout;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
+      l.kernel[d] = shared.kernel[d], l.stride[d] = shared.stride[d], c.input[d] = shared.input[d];
+      l.padding[d] = 1;
+    }
+    c.batch = 2;
+    c.text = "layer " + std::to_string(&shared - layers);
+    check(emulator, c, rng, families);
+  }
+  unsetenv("TCONV_PREFER_PANELS");
+  for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
+  for (const char* const family : {"panel, channels last", "panel of channel blocks", "panel in parts"})
+    EXPECT_GT(families[family], 0) << family;
 }
 
 /// The packed weight as numbers, those that are not zero in order.

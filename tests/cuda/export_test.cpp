@@ -74,7 +74,7 @@ TEST(Export, EveryAlignmentOfARowIsServed) {
   for (const std::int64_t length : {65536, 65537, 65538}) {
     const std::vector<int> found = vectors(export_layer(dense_1d(), 8, {length}));
     ASSERT_GE(found.size(), 2u);
-    EXPECT_EQ(found.front(), 4) << length;
+    EXPECT_GE(found.front(), 2) << length;  // positions that the panel kernel loads together
     EXPECT_EQ(found.back(), 1) << length;
   }
 }

@@ -16,25 +16,25 @@ using device::round_up;
 using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 23.4;
-constexpr double weight_share = 0.852;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double weight_share = 0.849;  // of the cost of other bytes: all multiprocessors read the same
 constexpr double memory_bytes_per_cycle = 13.9;
-constexpr double ragged_bytes = 75.3;   // what a run's two partial sectors cost
-constexpr double group_latency = 287;  // a barrier, descriptors made uniform
-constexpr double chunk_latency = 364;  // a barrier
-constexpr double fill_latency = 1550;  // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 1790;  // its place and its runs worked out
+constexpr double ragged_bytes = 74;    // what a run's two partial sectors cost
+constexpr double group_latency = 293;  // a barrier, descriptors made uniform
+constexpr double chunk_latency = 355;  // a barrier
+constexpr double fill_latency = 1330;  // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 1760;  // its place and its runs worked out
 constexpr double pass_latency = 703;   // of the epilogue
-constexpr double issue_cycles = 1.86;  // of a warp, for an instruction outside the products
+constexpr double issue_cycles = 1.83;  // of a warp, for an instruction outside the products
 constexpr double launch_latency = 6260;
-constexpr double flat_instructions = 58.4;      // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 3.34;  // for a vector of theirs, stored
-constexpr double run_instructions = 29.3;       // for a run of flat products
-constexpr double shared_rate = 0.944;           // of 128 bytes a cycle
-constexpr double put_instructions = 31.4;       // for each position and four words
-constexpr double slice_instructions = 0.65;     // channels last, for each position and four words
-constexpr double vector_instructions = 25.7;    // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 64;
-constexpr double overlap_lost = 0.387;  // of what teams could hide of each other
+constexpr double flat_instructions = 61.8;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 1.11;  // for a vector of theirs, stored
+constexpr double run_instructions = 14.1;         // for a run of flat products
+constexpr double shared_rate = 0.944;             // of 128 bytes a cycle
+constexpr double put_instructions = 37.8;         // for each position and four words
+constexpr double slice_instructions = 0.217;      // channels last, for each position and four words
+constexpr double vector_instructions = 17.4;  // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 58;
+constexpr double overlap_lost = 0.403;  // of what teams could hide of each other
 
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
@@ -55,7 +55,7 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
 /// Boxes whose rows are cut into products of equal width.
 void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1;
-  const int widest = c.team_blocks > 1 ? 256 : 192;
+  const int widest = device::members_of(c) > 1 ? 256 : 192;
   for (const int tiles : {1, 2, 4})
     for (const int per_row : {1, 2}) {
       if (tiles % per_row != 0) continue;
@@ -66,11 +66,12 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
         if (width < 32 || width > widest || width * tiles < 64 || width * tiles > 256) continue;
         c.panel_columns = width, c.position_tiles = tiles, c.box.w = width * per_row;
         if (ceil_div(positions.w, c.box.w) * c.box.w > 1.4 * positions.w + 8) continue;
-        const int rows = tiles / per_row;
+        const int rows = c.box_parts * tiles / per_row;
         for (int h = 1; h <= rows; h *= 2) {
           const int d = rows / h;
           if (h > positions.h || d > positions.d) continue;
           c.box.d = d, c.box.h = h;
+          if (c.box_parts > 1 && device::panel_part_stride(c) < 0) continue;
           found.push_back(c);
         }
       }
@@ -81,7 +82,7 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
 void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<GemmConfig>& found) {
   if (positions.w > 96) return;
   c.panel_flat = true, c.box.w = positions.w, c.window = 1;
-  const int widest = c.team_blocks > 1 ? 256 : 192;
+  const int widest = device::members_of(c) > 1 ? 256 : 192;
   const auto consider = [&](int images, int d, int h) {
     c.images = images, c.box.d = d, c.box.h = h;
     const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
@@ -114,8 +115,9 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double products = products_per_step(c.math);
   const double octets = device::octets_of(c), chunks = device::chunks_of(c), tiles = c.position_tiles;
   const double element = device::element_bytes(c), parts = device::weight_parts(c);
-  const double outputs = double(c.rows) * device::box_positions(c) * c.stride.w / c.width_phases;  // of a member
-  const double members = c.team_blocks;
+  const double outputs =
+      double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_phases;  // of a member
+  const double members = device::members_of(c), team_blocks = c.team_blocks;
 
   // Sums over one set of types: products and stores of a member, what a team fills.
   const double issued = steps.total * octets * tiles * products;
@@ -132,8 +134,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
   const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double l2 = members * (weight_bytes * weight_share + stored) + x_words * 4;
-  const double memory = members * (stored + x_unique);
+  const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_words * 4;
+  const double memory = members * stored + team_blocks * x_unique;
   const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle,
                                      memory / memory_bytes_per_cycle}) /
                            types;
@@ -208,12 +210,12 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       group = g;
     }
     c.resident_steps = 0, c.steps_per_slab = slab;
-    c.teams = 1, c.blocks_per_sm = c.team_blocks > 1 ? 1 : 2;
+    c.teams = 1, c.blocks_per_sm = device::members_of(c) > 1 ? 1 : 2;
     consider(c);
     if (!steps.equal || device::block_sets_of(c) > limits.multiprocessors) return;
     c.resident_steps = steps.most, c.steps_per_slab = group;
     consider(c);
-    if (c.team_blocks > 1) return;
+    if (device::members_of(c) > 1) return;
     c.teams = 2, c.blocks_per_sm = 1;
     consider(c);
   };
@@ -230,6 +232,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     add_rows(c, positions, boxes);
     add_flat(c, positions, shape.batch, boxes);
   }
+  c.team_blocks = 1, c.box_parts = 2;
+  add_rows(c, positions, boxes);
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;

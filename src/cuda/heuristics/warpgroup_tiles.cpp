@@ -16,19 +16,19 @@ using std::int64_t;
 
 // Fitted to the times of 1,300 tiles of 27 benchmark and 40 random layers on an H200, those of panel_tiles.cpp
 // with them.
-constexpr double l2_bytes_per_cycle = 30.7;
+constexpr double l2_bytes_per_cycle = 36.1;
 constexpr double memory_bytes_per_cycle = 16.5;
-constexpr double ragged_bytes = 1.49;   // what a run's two partial sectors cost
-constexpr double run_cycles = 7.73;     // set-up of a stored run
-constexpr double batch_latency = 89.4;  // operands read, first product of a batch
-constexpr double slab_latency = 47.5;   // a barrier
+constexpr double ragged_bytes = 0.497;  // what a run's two partial sectors cost
+constexpr double run_cycles = 6.58;     // set-up of a stored run
+constexpr double batch_latency = 108;   // operands read, first product of a batch
+constexpr double slab_latency = 74.7;   // a barrier
 constexpr double tile_latency = 4160;   // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 491;    // barriers, and sums staged before the first is stored
+constexpr double pass_latency = 377;    // barriers, and sums staged before the first is stored
 constexpr double issue_cycles = 3.33;   // of a warp, for an instruction of the epilogue
-constexpr double divided = 2.67;        // staging, where eight rows are not whole lines and places take a division
+constexpr double divided = 3.27;        // staging, where eight rows are not whole lines and places take a division
 constexpr double load_latency = 637;    // from the request of a slot to its use, under load
 constexpr double through_latency =
-    808;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+    909;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
 constexpr double launch_latency = 6780;
 constexpr double overlap_lost = 0.639;  // of what teams could hide of each other
 

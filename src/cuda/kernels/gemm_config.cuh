@@ -80,6 +80,7 @@ struct GemmConfig {
   int panel_columns;
   int panel_stages;
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
+  int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
 
@@ -252,6 +253,8 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
 // The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
 // nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
 constexpr int panel_rows = 64;
+/// Warpgroups of a team that multiply.
+constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
 constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
 constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
@@ -298,6 +301,14 @@ constexpr int x_row_of(const GemmConfig& c, int box_row) {
 constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
   return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
+}
+/// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
+/// those of the first do.
+constexpr int panel_part_stride(const GemmConfig& c) {
+  const int stride = panel_start(c, c.position_tiles) - panel_start(c, 0);
+  for (int tile = 1; tile < c.position_tiles; ++tile)
+    if (panel_start(c, c.position_tiles + tile) - panel_start(c, tile) != stride) return -1;
+  return stride;
 }
 /// Rows of the x tile a flat tile reaches.
 constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
@@ -347,8 +358,9 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
   return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
-  return round_up(c.panel_stages * panel_bytes(c) + c.team_blocks * (weight_ring_bytes(c) + 4 * panel_store_bytes(c)),
-                  128);
+  return round_up(
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
 }
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
@@ -362,7 +374,7 @@ constexpr int team_shared_bytes(const GemmConfig& c) {
 }
 /// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? c.team_blocks * c.teams : c.teams;
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
 constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 

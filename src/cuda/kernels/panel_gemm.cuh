@@ -12,6 +12,8 @@
 // block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
 // fetched and turned once for them.
 //
+// Or the warpgroups of a team have parts of one box, and weights are fetched once for them.
+//
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
 //
@@ -38,18 +40,21 @@ struct PanelGemm {
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = warpgroup_size + C.team_blocks * warpgroup_size;
+  static constexpr int team_threads = warpgroup_size + members_of(C) * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
-  /// Of a thread that multiplies: which of the team's channel blocks it works on.
+  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
+  /// the box.
   __device__ static int member() { return (Loaders::index() - warpgroup_size) / warpgroup_size; }
+  __device__ static int block() { return member() / C.box_parts; }
+  __device__ static int part() { return member() % C.box_parts; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
   };
   using Panel = XPanel<C, Loaders>;
-  /// The warpgroup that multiplies one channel block of a team.
+  /// A warpgroup that multiplies.
   struct Member {
-    __device__ static void sync() { ptx::named_sync(1 + team() * C.team_blocks + member(), warpgroup_size); }
+    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
   };
   using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
@@ -72,12 +77,12 @@ struct PanelGemm {
     }
     __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
     __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
-    __device__ u32 weights_full(int member, int slot) const {
-      return panel_full(2 * (C.panel_stages + member * C.stages) + slot);
+    __device__ u32 weights_full(int block, int slot) const {
+      return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
     }
-    __device__ u32 weights_empty(int member, int slot) const { return weights_full(member, C.stages + slot); }
-    /// The ring of weights of a member.
-    __device__ u32 weights_of(int member) const { return weights + member * weight_ring_bytes(C); }
+    __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
+    /// The ring of weights of a channel block.
+    __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
   };
 
@@ -88,12 +93,12 @@ struct PanelGemm {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
           ptx::barrier_init(shared.panel_full(i), warps);
-          ptx::barrier_init(shared.panel_empty(i), warps * C.team_blocks);
+          ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
-        for (int member = 0; member < C.team_blocks; ++member)
+        for (int block = 0; block < C.team_blocks; ++block)
           for (int i = 0; i < C.stages; ++i) {
-            ptx::barrier_init(shared.weights_full(member, i), 1);
-            ptx::barrier_init(shared.weights_empty(member, i), warps);
+            ptx::barrier_init(shared.weights_full(block, i), 1);
+            ptx::barrier_init(shared.weights_empty(block, i), warps * C.box_parts);
           }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
@@ -174,40 +179,45 @@ struct PanelGemm {
   /// The tile of a member of the team.
   __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
     Tile tile = schedule.tile(p);
-    tile.channel_block += member();
+    tile.channel_block += block();
     return tile;
   }
 
-  /// The slabs of weights of a member, in the order its products take them. All threads keep count, one copies.
+  /// The slabs of weights of a channel block, in the order its products take them. All threads keep count, one copies;
+  /// where parts of the box share them, one of the first part. It fills a slot one slab later then, so that it need not
+  /// wait for the other part.
   struct WeightStream {
     const ForwardParams& p;
     const Shared& shared;
     Schedule schedule;
     const unsigned char* packed = nullptr;  // of the next slab's first octet
     int steps = 0, chunk = 0, step = 0;
-    Ring<C.stages> next;  // the slab whose products are next
+    Ring<C.stages> next;    // the slab whose products are next
+    Ring<C.stages> before;  // the one used last, where that is still to be filled again
+    bool waits = false;
 
     __device__ WeightStream(const ForwardParams& params, const Shared& s)
         : p(params), shared(s), schedule(params, team()) {
       seek();
 #pragma unroll 1
-      for (int slot = 0; slot < C.stages; ++slot) copy(slot);
+      for (int slot = 0; slot < C.stages; ++slot)
+        if (part() == 0) copy(slot);
     }
     __device__ void seek() {
       Tile tile;
       if (!schedule.seek_products(p, tile)) return;
-      tile.channel_block += member();
+      tile.channel_block += block();
       steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
       constexpr int bytes = group_steps * step_bytes;
       if (thread() == 0) {
-        const u32 full = shared.weights_full(member(), slot);
+        const u32 full = shared.weights_full(block(), slot);
         ptx::barrier_arrive_expect(full, octets * bytes);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          ptx::bulk_load(shared.weights_of(member()) + slot * row_slab_bytes(C) + o * bytes,
+          ptx::bulk_load(shared.weights_of(block()) + slot * row_slab_bytes(C) + o * bytes,
                          packed + i64(o) * steps * step_bytes, bytes, full);
       }
       step += group_steps, packed += bytes;
@@ -222,9 +232,16 @@ struct PanelGemm {
     }
     /// Fills a slot again whose products are complete, as far as this warp knows.
     __device__ void refill(const Ring<C.stages>& used) {
-      const u32 empty = shared.weights_empty(member(), used.slot);
-      release(empty);
-      if (thread() == 0) ptx::barrier_wait(empty, used.parity);
+      release(shared.weights_empty(block(), used.slot));
+      if constexpr (C.box_parts == 1) {
+        fill(used);
+      } else if (part() == 0) {
+        if (waits) fill(before);
+        before = used, waits = true;
+      }
+    }
+    __device__ void fill(const Ring<C.stages>& used) {
+      if (thread() == 0) ptx::barrier_wait(shared.weights_empty(block(), used.slot), used.parity);
       copy(used.slot);
     }
   };
@@ -251,7 +268,7 @@ struct PanelGemm {
         multiply_split(sum, tile.type, shared, weights, panel);
       else
         multiply(sum, tile.type, shared, weights, panel);
-      Store::store(p, tile, memory, bias, sum);
+      Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
   }
 
@@ -265,10 +282,17 @@ struct PanelGemm {
   /// Where the weights of a group of steps are.
   __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
     if constexpr (resident)
-      return shared.resident_weights + member() * resident_bytes(C) +
+      return shared.resident_weights + block() * resident_bytes(C) +
              (chunk * octets * C.resident_steps + step) * step_bytes;
     else
-      return shared.weights_of(member()) + weights.next.slot * row_slab_bytes(C);
+      return shared.weights_of(block()) + weights.next.slot * row_slab_bytes(C);
+  }
+  /// The positions of this part of the box in a panel.
+  __device__ static u32 panel_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+    if constexpr (C.box_parts == 1) return at;
+    static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
+    return at + part() * panel_part_stride(C) * 16;
   }
   static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
 
@@ -320,12 +344,12 @@ struct PanelGemm {
         released = true;
       }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+      const u32 at = panel_of(shared, panel);
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
         if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int s = 0; s < group_steps; ++s) {
@@ -368,12 +392,12 @@ struct PanelGemm {
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+      const u32 at = panel_of(shared, panel);
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
         if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(member(), weights.next.slot), weights.next.parity);
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
         constexpr int buffers = split_buffers(C);
         constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
         float part[buffers][registers];

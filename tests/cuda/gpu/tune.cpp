@@ -111,10 +111,11 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
          (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
       const auto& c = choice.config;
       std::string kind;
-      for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
-                             c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks})
+      for (const int part :
+           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm,
+            c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks, c.box_parts})
         kind += std::to_string(part) + ".";
-      Taken& t = taken[c.panel_columns > 0 ? std::min(c.team_blocks, 2) : 0];
+      Taken& t = taken[c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1) : 0];
       if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
       entries.push_back({problem, choice, rows, nullptr});
       ++t.count;
@@ -161,14 +162,14 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     const double ms = median_ms([&] { e.kernel->launch(launch, params, nullptr); }, 5);
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
-        "chunk %d "
-        "sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d members "
-        "%d\n",
+        "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d "
+        "members %d parts %d\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
-        c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks);
+        c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks,
+        c.box_parts);
     std::fflush(stdout);
     Judged& j = judged[e.problem.name];
     if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;

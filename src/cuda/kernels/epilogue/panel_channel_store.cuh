@@ -86,11 +86,11 @@ struct PanelChannelStore {
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
-                               const Sums& sum) {
+                               const Sums& sum, int first_product) {
     if constexpr (stages_channels(C))
-      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum);
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum, first_product);
     else
-      store_elements(p, tile, bias, sum);
+      store_elements(p, tile, bias, sum, first_product);
   }
 
  private:
@@ -99,7 +99,7 @@ struct PanelChannelStore {
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
   __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
-                                       const Bias& bias, const Sums& sum) {
+                                       const Bias& bias, const Sums& sum, int first_product) {
     // A thread has the same vector of rows at all its positions.
     constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     const int row_index = thread() % vectors * vector, first = thread() / vectors;
@@ -133,7 +133,7 @@ struct PanelChannelStore {
           for (int k = 0; k < ceil_div(part, together); ++k) {
             const int position = from + k * together;
             if (position >= count) break;
-            const Place place(p, t, column + position);
+            const Place place(p, first_product + t, column + position);
             if (row.has(p, tile, place))
               *reinterpret_cast<uint4*>(row.output(p, place)) =
                   *reinterpret_cast<const uint4*>(buffer + position * pitch + row_index);
@@ -143,7 +143,8 @@ struct PanelChannelStore {
       }
   }
 
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum) {
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum,
+                                        int first_product) {
     const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t)
@@ -151,7 +152,7 @@ struct PanelChannelStore {
       for (int n = 0; n < columns / 8; ++n)
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const Place place(p, t, n * 8 + first_column_of_lane() + e);
+          const Place place(p, first_product + t, n * 8 + first_column_of_lane() + e);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             if (rows[half].has(p, tile, place))

@@ -43,9 +43,10 @@ struct PanelStore {
     }
   };
 
-  /// Stores a tile through `memory`, which is the warp's own.
+  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
+  /// own.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
-                               const Sums& sum) {
+                               const Sums& sum, int first_product) {
     Element* const staging = reinterpret_cast<Element*>(memory);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -64,7 +65,7 @@ struct PanelStore {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
 #pragma unroll
         for (int t = 0; t < position_tiles; ++t) {
-          const Run run = line.of_product(p, tile, t);
+          const Run run = line.of_product(p, tile, first_product + t);
           stage_run(staging, run, sum[t], bias.of_half[half], half);
           __syncwarp();
           store_vectors(staging, run);
