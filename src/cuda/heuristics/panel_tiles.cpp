@@ -18,13 +18,14 @@ using std::int64_t;
 constexpr double l2_bytes_per_cycle = 23.4;
 constexpr double weight_share = 0.849;  // of the cost of other bytes: all multiprocessors read the same
 constexpr double memory_bytes_per_cycle = 13.9;
-constexpr double ragged_bytes = 74;    // what a run's two partial sectors cost
-constexpr double group_latency = 293;  // a barrier, descriptors made uniform
-constexpr double chunk_latency = 355;  // a barrier
-constexpr double fill_latency = 1330;  // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 1760;  // its place and its runs worked out
-constexpr double pass_latency = 703;   // of the epilogue
-constexpr double issue_cycles = 1.83;  // of a warp, for an instruction outside the products
+constexpr double ragged_bytes = 74;      // what a run's two partial sectors cost
+constexpr double group_latency = 293;    // a barrier, descriptors made uniform
+constexpr double chunk_latency = 355;    // a barrier
+constexpr double weight_latency = 1000;  // from the request of a slab to its use
+constexpr double fill_latency = 1330;    // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 1760;    // its place and its runs worked out
+constexpr double pass_latency = 703;     // of the epilogue
+constexpr double issue_cycles = 1.83;    // of a warp, for an instruction outside the products
 constexpr double launch_latency = 6260;
 constexpr double flat_instructions = 61.8;        // for an output of flat products with a halo, staged
 constexpr double run_vector_instructions = 1.11;  // for a vector of theirs, stored
@@ -162,9 +163,12 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double epilogue = c.channel_rows ? types * pass_latency + channels_staged * issue_cycles
                                          : passes * pass_latency + (staged + vectors + described) * issue_cycles;
   const double adding = c.math == Math::fp32 ? steps.total * chunks * tiles * (60 + c.panel_columns / 2.0) : 0;
-  // Members wait while others of them multiply.
+  // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
+  // two where parts of the box share them.
+  const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
   const double multiplying =
-      std::max(members * tensor, tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding);
+      std::max({members * tensor, streamed,
+                tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding});
   const double chain = (multiplying + epilogue) / types + tile_latency;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
