@@ -233,7 +233,7 @@ Access CudaBinding::access_of(const Operands& o) const {
   a.y_rows = y.strides[4] == 1;
   const auto apart = [&](int count) {
     bool fits = aligned(y.data, std::size_t(count * element));
-    for (const int d : {0, 2, 3, 4}) fits = fits && y.strides[std::size_t(d)] % count == 0;
+    for (const std::size_t d : {0, 2, 3, 4}) fits = fits && (y.sizes[d] == 1 || y.strides[d] % count == 0);
     return fits;
   };
   if (y.strides[1] == 1)
@@ -378,7 +378,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const auto number = [](int v) { return std::to_string(v); };
   const std::string box = (c.images > 1 ? number(c.images) + "." : "") + number(c.box.d) + "." + number(c.box.h) +
                           "." + number(c.box.w);
-  const std::string tail = "_v" + number(c.x_vector) + (c.resident_steps ? "_resident" : "");
+  const std::string tail = "_v" + number(c.x_vector) + (c.channel_rows ? "_y" + number(c.y_channels) : "") +
+                           (c.resident_steps ? "_resident" : "");
   if (c.panel_columns)
     return name + "_" + number(c.position_tiles) + "x" + number(c.panel_columns) + (c.panel_flat ? "_flat" : "") +
            "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
