@@ -84,6 +84,7 @@ struct GemmConfig {
   int types, channel_blocks, channels_per_block;
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
+  int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -262,7 +263,7 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_slots; }
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -271,7 +272,7 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_slots; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -351,7 +352,7 @@ constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows
 // where products are flat, for each row of positions.
 constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
 constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
-constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_phases, 1); }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
@@ -383,13 +384,15 @@ constexpr int staged_pitch(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Channels last: a quarter of what the warpgroup stages. And products of 64 rows read more than the last weights
-  // where there are fewer, and flat ones a little more than the last panel.
-  if (c.channel_rows) {
+  // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
+  // last panel.
+  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
-    return max_of(round_up(staged, 16), (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0));
+    return max_of(round_up(staged, 16), read);
   }
-  return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
+  return max_of(panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0),
+                read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
@@ -1644,16 +1647,16 @@ namespace tconv::device {
 /// A row of a wide block as a line and the phase of an output along the width.
 template <GemmConfig C>
 struct RowPlace {
-  int line, phase;
+  int line, phase;  // no phase: -1, a row of padding
   __device__ explicit RowPlace(int row) {
-    constexpr int phases = C.width_phases;
+    constexpr int phases = C.width_phases, slots = C.width_slots;
     int index;
     if constexpr (C.channel_rows) {
       constexpr int channels = C.channels_per_block;
       index = row / channels % phases;
       line = row / (channels * phases) * channels + row % channels;
     } else {
-      index = row % phases, line = row / phases;
+      index = row % slots, line = row / slots;
     }
     phase = index;
     if constexpr (phases < C.stride.w) {
@@ -1661,6 +1664,7 @@ struct RowPlace {
       for (int i = 0; i < phases; ++i)
         if (index == i) phase = phase_with_taps(C, i);
     }
+    if (slots > phases && index >= phases) phase = -1;
   }
 };
 
@@ -1720,7 +1724,7 @@ struct PanelChannelStore {
 
     __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
-      constexpr int lines = C.rows / C.width_phases;
+      constexpr int lines = C.rows / C.width_slots;
       const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
       channel = tile.group * C.group_out + local;
@@ -1906,11 +1910,11 @@ template <GemmConfig C, class Tables>
 struct PanelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr int phases = C.width_phases, pass_lines = panel_pass_lines(C);
+  static constexpr int phases = C.width_phases, slots = C.width_slots, pass_lines = panel_pass_lines(C);
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
   static constexpr int runs_per_line = panel_runs(C), runs = pass_lines * runs_per_line;
   static constexpr int vector = store_vector(C);
-  static_assert(8 % phases == 0, "eight rows are whole lines");
+  static_assert(8 % slots == 0, "eight rows are whole lines");
   using Sums = float[position_tiles][columns / 2];
 
   /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
@@ -1941,7 +1945,7 @@ struct PanelStore {
     Element* const staging = reinterpret_cast<Element*>(memory);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (C.rows < panel_rows && first_line(half) * phases >= C.rows) break;
+      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
       if constexpr (C.panel_flat) {
         Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
         for (int item = lane_index(); item < runs; item += warp_size)
@@ -1971,7 +1975,7 @@ struct PanelStore {
     int channel, phase_d, phase_h;
     bool exists;
     __device__ Line(const Tile& tile, int index) {
-      constexpr int lines = C.rows / phases;
+      constexpr int lines = C.rows / slots;
       const u32 entry = C.rows == panel_rows || index < lines ? Tables::line(tile.type, index) : 0xffffffff;
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
       channel = tile.group * C.group_out + local;
@@ -1980,17 +1984,18 @@ struct PanelStore {
     }
   };
 
-  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / phases; }
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row of the eight that a lane's sums belong to, as a line and a phase.
-  __device__ static int line_of_lane() { return lane_index() / 4 / phases; }
+  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
   __device__ static int phase_of_lane() {
-    const int index = lane_index() / 4 % phases;
+    const int index = lane_index() / 4 % slots;
     int phase = index;
     if constexpr (phases < C.stride.w) {
 #pragma unroll
       for (int i = 0; i < phases; ++i)
         if (index == i) phase = phase_with_taps(C, i);
     }
+    if (slots > phases && index >= phases) phase = -1;  // a row of padding
     return phase;
   }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
@@ -2049,6 +2054,7 @@ struct PanelStore {
 
   /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
   __device__ static void write(Element* at, int phase, float sum, float bias) {
+    if (slots > phases && phase < 0) return;
     at[phase] = to_element<Element>(sum + bias);
     if constexpr (phases < C.stride.w) {
       if (phase == phase_with_taps(C, 0)) {
@@ -2118,11 +2124,11 @@ struct PanelStore {
   /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
   /// run.
   __device__ static void store_vectors(const Element* staging, const Run& staged) {
-    constexpr int lanes = max_of(4 * phases, 8), vectors = run_stride / vector, together = 4;
+    constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
-      const Run run = lanes == 4 * phases ? staged : run_of(staged, own * 4 * phases);
+      const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
       const Element* const from = staging + own * line_stride;
       const int skew = skew_of<vector>(run.at);
 #pragma unroll
@@ -3178,7 +3184,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 12},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
-    .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -3230,7 +3236,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 12},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
-    .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 5, .stages = 0, .x_stages = 0,
     .resident_steps = 5, .blocks_per_sm = 2,
@@ -3313,7 +3319,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 12},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
-    .phase_major = false, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 5, .stages = 0, .x_stages = 0,
     .resident_steps = 5, .blocks_per_sm = 2,
@@ -3406,7 +3412,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 12},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
-    .phase_major = true, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 4, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -3458,7 +3464,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 12},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
-    .phase_major = true, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 512}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 8,
     .chunk_words = 8, .steps_per_slab = 5, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -3512,7 +3518,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 12},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64,
-    .phase_major = true, .width_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 512}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 8,
     .chunk_words = 8, .steps_per_slab = 5, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -3642,6 +3648,8 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
     if (!whole_vectors(x, config.x_vector) || (config.images > 1 && config.images * x.stride(0) >= INT_MAX))
       return false;
     ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
+    // Boxes of whole rows of another size need not begin where vectors do.
+    if (params.boxes.w > 1 && config.x_vector > 1 && box_advance(config) % config.x_vector != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
@@ -3723,7 +3731,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_2fb5fefb8de0_sm{architecture}",
+        name=f"tconv_kb74_4b9ed2ad0d9c_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

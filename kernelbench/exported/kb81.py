@@ -84,6 +84,7 @@ struct GemmConfig {
   int types, channel_blocks, channels_per_block;
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
+  int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -262,7 +263,7 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_slots; }
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -271,7 +272,7 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_slots; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -351,7 +352,7 @@ constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows
 // where products are flat, for each row of positions.
 constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
 constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
-constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_phases, 1); }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
@@ -383,13 +384,15 @@ constexpr int staged_pitch(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Channels last: a quarter of what the warpgroup stages. And products of 64 rows read more than the last weights
-  // where there are fewer, and flat ones a little more than the last panel.
-  if (c.channel_rows) {
+  // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
+  // last panel.
+  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
-    return max_of(round_up(staged, 16), (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0));
+    return max_of(round_up(staged, 16), read);
   }
-  return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
+  return max_of(panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0),
+                read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
@@ -1832,7 +1835,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
-    .phase_major = true, .width_phases = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -1895,7 +1898,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
-    .phase_major = true, .width_phases = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 128}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 4,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 3,
@@ -1950,7 +1953,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
-    .phase_major = true, .width_phases = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 4,
@@ -2015,7 +2018,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
-    .phase_major = true, .width_phases = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -2078,7 +2081,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
-    .phase_major = true, .width_phases = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 32}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 2,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3,
     .resident_steps = 0, .blocks_per_sm = 2,
@@ -2133,7 +2136,7 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
-    .phase_major = true, .width_phases = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
     .resident_steps = 0, .blocks_per_sm = 2,
@@ -2264,6 +2267,8 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
     if (!whole_vectors(x, config.x_vector) || (config.images > 1 && config.images * x.stride(0) >= INT_MAX))
       return false;
     ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
+    // Boxes of whole rows of another size need not begin where vectors do.
+    if (params.boxes.w > 1 && config.x_vector > 1 && box_advance(config) % config.x_vector != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
@@ -2345,7 +2350,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_55fc53cac217_sm{architecture}",
+        name=f"tconv_kb81_d1ec66a9587d_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -305,7 +305,9 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   }
   const GemmConfig& c = gemm.config;
   // Several images of one box are reached with 32 bits, too.
-  if (c.images > 1 && std::abs(o.input->strides[0]) * c.images >= int64_t(1) << 31) return run_generic(o, options);
+  if (const int64_t apart = o.input->strides[0];
+      c.images > 1 && (apart < 0 || apart * c.images >= int64_t(1) << 31))
+    return run_generic(o, options);
   device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.y = o.output->data;
   params.weight = static_cast<const unsigned*>(packed);

@@ -117,7 +117,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double octets = device::octets_of(c), chunks = device::chunks_of(c), tiles = c.position_tiles;
   const double element = device::element_bytes(c), parts = device::weight_parts(c);
   const double outputs =
-      double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_phases;  // of a member
+      double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_slots;  // of a member
   const double members = device::members_of(c), team_blocks = c.team_blocks;
 
   // Sums over one set of types: products and stores of a member, what a team fills.
@@ -129,7 +129,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       x_words * (1 + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
-  const double lines = double(c.rows) / c.width_phases;
+  const double lines = double(c.rows) / c.width_slots;
   const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles);
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
@@ -180,14 +180,14 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
   const double alone = teams.rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
-  const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
+  const double resident_load = c.resident_steps ? team_blocks * device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
 }
 
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
                                           const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
-  const bool stores = layer.channel_rows || (layer.y_rows && 8 % layer.width_phases == 0);
+  const bool stores = layer.channel_rows || (layer.y_rows && 8 % layer.width_slots == 0);
   const bool loads = !layer.x_channels_last || layer.x_vector == 4;
   if (rows.rows() > device::panel_rows || !stores || !loads) return choices;
   const Steps steps(rows);

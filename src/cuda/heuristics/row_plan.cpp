@@ -151,7 +151,7 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
   const Shifts shifts(g);
   plan.reach = shifts.reach();
   const std::vector<int> width_phases = shifts.width_phases();
-  plan.width_phases = int(width_phases.size());
+  plan.width_phases = plan.width_slots = int(width_phases.size());
   if (plan.width_phases > max_row_tiles) return false;
 
   plan.paired = g.group_in <= 4 * channels_per_word;
@@ -264,7 +264,11 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const Shifts shifts(g);
   plan.reach = shifts.reach();
   const std::vector<int> width_phases = shifts.width_phases();
-  plan.width_phases = int(width_phases.size());
+  plan.width_phases = plan.width_slots = int(width_phases.size());
+  // Eight rows are whole lines to the panel kernel: a line of 3 phases has a row of padding, one of 5 to 7 has
+  // some.
+  const bool pads = !channel_rows && plan.width_phases <= 8;
+  while (pads && 8 % plan.width_slots != 0) ++plan.width_slots;
   const auto [with_taps, without] = shifts.pairs();
   if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
 
@@ -277,22 +281,23 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
   // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
-  const bool panels = channel_rows || (channels_per_word == 2 && 8 % plan.width_phases == 0);
-  const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_phases);
+  const bool panels = channel_rows || (channels_per_word == 2 && 8 % plan.width_slots == 0);
+  const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
-  const int64_t pair_rows = g.group_out * plan.width_phases;
-  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / plan.width_phases);
+  const int64_t pair_rows = g.group_out * plan.width_slots;
+  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / plan.width_slots);
   plan.channel_blocks = int((g.group_out + lines_per_block - 1) / lines_per_block);
   plan.channels_per_block = int((g.group_out + plan.channel_blocks - 1) / plan.channel_blocks);
   if (g.group_out > 8) {  // in eights, so that only the last block has rows of padding
     plan.channels_per_block = (plan.channels_per_block + 7) / 8 * 8;
-    if (plan.channels_per_block > lines_per_block && plan.width_phases > 1)
-      plan.channels_per_block = int(lines_per_block);
+    if (plan.channels_per_block > lines_per_block && plan.width_phases > 1)  // channels last, whole vectors
+      plan.channels_per_block =
+          int(channel_rows && lines_per_block >= 8 ? lines_per_block / 8 * 8 : lines_per_block);
     plan.channel_blocks = int((g.group_out + plan.channels_per_block - 1) / plan.channels_per_block);
   }
 
   int pairs_per_type = 1;
-  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * plan.width_phases, true);
+  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * plan.width_slots, true);
   if (plan.channel_blocks == 1) {
     for (int size = 2; size <= int(with_taps.size()) && size * pair_rows <= most_rows; ++size)
       for (const bool same : {true, false}) {
@@ -300,7 +305,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
         if (candidate.cycles < best.cycles * 0.99) best = std::move(candidate), pairs_per_type = size;
       }
   }
-  const int rows = pairs_per_type * plan.channels_per_block * plan.width_phases;
+  const int rows = pairs_per_type * plan.channels_per_block * plan.width_slots;
   plan.row_tiles = (rows + 7) / 8;
   if (plan.rows() > 256) return false;
 
@@ -310,15 +315,15 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
       for (int channel = 0; channel < plan.channels_per_block; ++channel)
         type.lines.push_back({channel, pair.d, pair.h});
     type.rows.resize(std::size_t(plan.rows()));
-    for (int i = 0; i < int(type.lines.size()) * plan.width_phases; ++i) {
-      const int channels = plan.channels_per_block;
-      const int phase = channel_rows ? i / channels % plan.width_phases : i % plan.width_phases;
-      const int line =
-          channel_rows ? i / (channels * plan.width_phases) * channels + i % channels : i / plan.width_phases;
+    const int channels = plan.channels_per_block, slots = plan.width_slots;
+    for (int i = 0; i < int(type.lines.size()) * slots; ++i) {
+      const int phase = channel_rows ? i / channels % slots : i % slots;
+      const int line = channel_rows ? i / (channels * slots) * channels + i % channels : i / slots;
+      if (phase >= plan.width_phases) continue;
       const Line& at = type.lines[std::size_t(line)];
       type.rows[std::size_t(i)] = Row{at.channel, {at.phase_d, at.phase_h, width_phases[std::size_t(phase)]}};
     }
-    type.lines.resize(std::size_t(plan.rows() / plan.width_phases), Line{-1, 0, 0});
+    type.lines.resize(std::size_t(plan.rows() / slots), Line{-1, 0, 0});
     if (taps) type.steps = steps_of(plan, type, shifts);
     plan.types.push_back(std::move(type));
   };

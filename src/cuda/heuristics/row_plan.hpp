@@ -52,6 +52,7 @@ struct RowPlan {
   bool phase_major = true;
   bool masked = false;
   int width_phases = 1;
+  int width_slots = 1;  // rows of a line: its phases, or more, so that eight rows are whole lines
   int channels_per_block = 0, channel_blocks = 0;
   bool paired = false;        // at most four channel words: a step holds two shifts
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases

@@ -14,8 +14,8 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-// Fitted to the times of 1,300 tiles of 27 benchmark and 40 random layers on an H200, those of panel_tiles.cpp
-// with them.
+// Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
+// (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 36.1;
 constexpr double memory_bytes_per_cycle = 16.5;
 constexpr double ragged_bytes = 0.497;  // what a run's two partial sectors cost
@@ -140,7 +140,7 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * device::weight_parts(c) * double(device::row_step_bytes(c));
   const double runs = types * rows.channels_per_block * device::box_rows(c) *
-                      std::max(1.0, double(rows.rows()) / (rows.channels_per_block * rows.width_phases));
+                      std::max(1.0, double(rows.rows()) / (rows.channels_per_block * rows.width_slots));
   const double run_bytes = double(c.window > 1 ? device::box_advance(c) : c.box.w) * c.stride.w * element;
   const double ragged = c.window > 1 || boxes.w == 1 ? 0 : ragged_bytes;
   const double stored = c.y_rows ? runs * (run_bytes + ragged) : runs * run_bytes * 1.2;
@@ -160,7 +160,7 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double described = ceil_div(device::stage_lines(c) * device::box_rows(c), 128) * passes;
   const double stored_vectors = runs * device::run_stride(c) / device::store_vector(c) / 128;
   const double staging =
-      (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) * (8 % c.width_phases ? divided * tiles64 : 1);
+      (c.y_rows && device::box_rows(c) == 1 ? 7 : 12) * (8 % c.width_slots ? divided * tiles64 : 1);
   const double instructions =
       types * tiles64 * c.rows / 2 * staging + (c.y_rows ? described * 90 + stored_vectors * 16 : 0);
   const double epilogue = passes * pass_latency * (c.stage_buffers == 2 ? 0.6 : 1) + instructions * issue_cycles;
@@ -192,7 +192,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
   c.round_on_load = math == Math::tf32 && steps.total >= 4 * steps.types;
   const Int3 positions = positions_of(c, shape);
   const int64_t blocks = int64_t(c.types) * c.channel_blocks * c.groups;
-  const int pass_unit = 8 * c.width_phases / device::gcd(8, c.width_phases);
+  const int pass_unit = 8 * c.width_slots / device::gcd(8, c.width_slots);
 
   std::vector<TileChoice> choices;
   const auto consider = [&](GemmConfig k) {

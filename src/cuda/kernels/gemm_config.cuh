@@ -50,6 +50,7 @@ struct GemmConfig {
   int types, channel_blocks, channels_per_block;
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
+  int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -228,7 +229,7 @@ constexpr int staged_line_stride(const GemmConfig& c) {
   const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
   return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
 }
-constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_phases; }
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_slots; }
 constexpr int run_entry_bytes = 16;
 /// A staging buffer, and with the table of its runs.
 constexpr int staging_bytes(const GemmConfig& c) {
@@ -237,7 +238,7 @@ constexpr int staging_bytes(const GemmConfig& c) {
 constexpr int stage_bytes(const GemmConfig& c) {
   return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
 }
-constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_phases; }
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_slots; }
 constexpr int row_line_bytes = 32;
 
 constexpr int team_bytes(const GemmConfig& c) {
@@ -317,7 +318,7 @@ constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows
 // where products are flat, for each row of positions.
 constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
 constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
-constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_phases, 1); }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
@@ -349,13 +350,15 @@ constexpr int staged_pitch(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, a table of their runs.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Channels last: a quarter of what the warpgroup stages. And products of 64 rows read more than the last weights
-  // where there are fewer, and flat ones a little more than the last panel.
-  if (c.channel_rows) {
+  // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
+  // last panel.
+  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
-    return max_of(round_up(staged, 16), (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0));
+    return max_of(round_up(staged, 16), read);
   }
-  return panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0);
+  return max_of(panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0),
+                read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(

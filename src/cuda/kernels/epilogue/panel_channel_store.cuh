@@ -50,7 +50,7 @@ struct PanelChannelStore {
 
     __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
-      constexpr int lines = C.rows / C.width_phases;
+      constexpr int lines = C.rows / C.width_slots;
       const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
       channel = tile.group * C.group_out + local;

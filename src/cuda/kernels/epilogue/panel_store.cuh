@@ -15,11 +15,11 @@ template <GemmConfig C, class Tables>
 struct PanelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr int phases = C.width_phases, pass_lines = panel_pass_lines(C);
+  static constexpr int phases = C.width_phases, slots = C.width_slots, pass_lines = panel_pass_lines(C);
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
   static constexpr int runs_per_line = panel_runs(C), runs = pass_lines * runs_per_line;
   static constexpr int vector = store_vector(C);
-  static_assert(8 % phases == 0, "eight rows are whole lines");
+  static_assert(8 % slots == 0, "eight rows are whole lines");
   using Sums = float[position_tiles][columns / 2];
 
   /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
@@ -50,7 +50,7 @@ struct PanelStore {
     Element* const staging = reinterpret_cast<Element*>(memory);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (C.rows < panel_rows && first_line(half) * phases >= C.rows) break;
+      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
       if constexpr (C.panel_flat) {
         Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
         for (int item = lane_index(); item < runs; item += warp_size)
@@ -80,7 +80,7 @@ struct PanelStore {
     int channel, phase_d, phase_h;
     bool exists;
     __device__ Line(const Tile& tile, int index) {
-      constexpr int lines = C.rows / phases;
+      constexpr int lines = C.rows / slots;
       const u32 entry = C.rows == panel_rows || index < lines ? Tables::line(tile.type, index) : 0xffffffff;
       const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
       channel = tile.group * C.group_out + local;
@@ -89,17 +89,18 @@ struct PanelStore {
     }
   };
 
-  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / phases; }
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row of the eight that a lane's sums belong to, as a line and a phase.
-  __device__ static int line_of_lane() { return lane_index() / 4 / phases; }
+  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
   __device__ static int phase_of_lane() {
-    const int index = lane_index() / 4 % phases;
+    const int index = lane_index() / 4 % slots;
     int phase = index;
     if constexpr (phases < C.stride.w) {
 #pragma unroll
       for (int i = 0; i < phases; ++i)
         if (index == i) phase = phase_with_taps(C, i);
     }
+    if (slots > phases && index >= phases) phase = -1;  // a row of padding
     return phase;
   }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
@@ -158,6 +159,7 @@ struct PanelStore {
 
   /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
   __device__ static void write(Element* at, int phase, float sum, float bias) {
+    if (slots > phases && phase < 0) return;
     at[phase] = to_element<Element>(sum + bias);
     if constexpr (phases < C.stride.w) {
       if (phase == phase_with_taps(C, 0)) {
@@ -227,11 +229,11 @@ struct PanelStore {
   /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
   /// run.
   __device__ static void store_vectors(const Element* staging, const Run& staged) {
-    constexpr int lanes = max_of(4 * phases, 8), vectors = run_stride / vector, together = 4;
+    constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
-      const Run run = lanes == 4 * phases ? staged : run_of(staged, own * 4 * phases);
+      const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
       const Element* const from = staging + own * line_stride;
       const int skew = skew_of<vector>(run.at);
 #pragma unroll

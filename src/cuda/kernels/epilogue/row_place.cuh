@@ -8,16 +8,16 @@ namespace tconv::device {
 /// A row of a wide block as a line and the phase of an output along the width.
 template <GemmConfig C>
 struct RowPlace {
-  int line, phase;
+  int line, phase;  // no phase: -1, a row of padding
   __device__ explicit RowPlace(int row) {
-    constexpr int phases = C.width_phases;
+    constexpr int phases = C.width_phases, slots = C.width_slots;
     int index;
     if constexpr (C.channel_rows) {
       constexpr int channels = C.channels_per_block;
       index = row / channels % phases;
       line = row / (channels * phases) * channels + row % channels;
     } else {
-      index = row % phases, line = row / phases;
+      index = row % slots, line = row / slots;
     }
     phase = index;
     if constexpr (phases < C.stride.w) {
@@ -25,6 +25,7 @@ struct RowPlace {
       for (int i = 0; i < phases; ++i)
         if (index == i) phase = phase_with_taps(C, i);
     }
+    if (slots > phases && index >= phases) phase = -1;
   }
 };
 

@@ -20,12 +20,12 @@ template <GemmConfig C, class Team>
 struct RunStore {
   using Element = ElementOf<C>;
   static constexpr int position_tiles = C.position_tiles, registers = C.rows / 2;
-  static constexpr int phases = C.width_phases, lines = lines_of_block(C);
+  static constexpr int phases = C.width_phases, slots = C.width_slots, lines = lines_of_block(C);
   static constexpr int positions = box_positions(C), rows_in_box = box_rows(C);
   static constexpr int vector = store_vector(C);
   static constexpr int run_stride = device::run_stride(C), line_stride = staged_line_stride(C);
   static constexpr int passes = ceil_div(C.rows, C.stage_rows), pass_lines = stage_lines(C);
-  static_assert(passes == 1 || C.stage_rows % (8 * phases / gcd(8, phases)) == 0, "a pass holds whole lines");
+  static_assert(passes == 1 || C.stage_rows % (8 * slots / gcd(8, slots)) == 0, "a pass holds whole lines");
 
   struct Line {
     i64 offset;  // of the first output of its first run, outside the tensor perhaps
@@ -133,11 +133,11 @@ struct RunStore {
       const int n = pass * pass_tiles + i;
       if (n * 8 >= C.rows) break;
       // Places that take a division are not worked out for all rows at once: there are not registers enough.
-      if constexpr (8 % phases != 0) asm volatile("" ::: "memory");
+      if constexpr (8 % slots != 0) asm volatile("" ::: "memory");
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const RowPlace<C> row(n * 8 + first_row_of_pair() + e);
-        if (C.rows % phases != 0 && row.line >= lines) continue;
+        if ((C.rows % slots != 0 && row.line >= lines) || row.phase < 0) continue;
         const Line& line = table[row.line];
         const float bias = line.bias;
         const u32 low = line.low;
@@ -227,7 +227,7 @@ struct RunStore {
 #pragma unroll
           for (int e = 0; e < 2; e += pairs ? 2 : 1) {
             const RowPlace<C> row(n * 8 + first_row_of_pair() + e);
-            if (row.line >= lines) continue;
+            if (row.line >= lines || row.phase < 0) continue;
             const Line& line = table[row.line];
             if (!line.exists || unsigned(line.first_d + at.d * C.stride.d) >= unsigned(p.out.d) ||
                 unsigned(line.first_h + at.h * C.stride.h) >= unsigned(p.out.h) ||
