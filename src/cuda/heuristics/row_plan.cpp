@@ -266,8 +266,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const std::vector<int> width_phases = shifts.width_phases();
   plan.width_phases = plan.width_slots = int(width_phases.size());
   // Eight rows are whole lines to the panel kernel: a line of 3 phases has a row of padding, one of 5 to 7 has
-  // some.
-  const bool pads = !channel_rows && plan.width_phases <= 8;
+  // some. Three of eight are too many in 32 bits, where the other kernel is not as far behind.
+  const bool pads = !channel_rows && plan.width_phases <= 8 && (channels_per_word == 2 || plan.width_phases != 5);
   while (pads && 8 % plan.width_slots != 0) ++plan.width_slots;
   const auto [with_taps, without] = shifts.pairs();
   if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
