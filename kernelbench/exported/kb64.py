@@ -99,7 +99,7 @@ struct GemmConfig {
   int blocks_per_sm;
 
   // The warpgroup kernel (warpgroup_gemm.cuh); teams is 0 in the configuration of other kernels.
-  int teams;           // pairs of a multiplying warpgroup and the threads that load for it
+  int teams;           // warpgroups that multiply, with the threads that load for them
   int rows;            // of a block, a multiple of 8
   int position_tiles;  // of 64 positions each
   int images;          // of the batch, in one box
@@ -1644,34 +1644,48 @@ __device__ void pack_rows(const PackParams& p) {
 
 namespace tconv::device {
 
+/// The phase along the width that a row of a line has; -1: it is padding.
+template <GemmConfig C>
+__device__ int phase_of_slot(int slot) {
+  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
+  int phase = slot;
+  if constexpr (C.width_phases < C.stride.w) {
+#pragma unroll
+    for (int i = 0; i < C.width_phases; ++i)
+      if (slot == i) phase = phase_with_taps(C, i);
+  }
+  return phase;
+}
+
 /// A row of a wide block as a line and the phase of an output along the width.
 template <GemmConfig C>
 struct RowPlace {
-  int line, phase;  // no phase: -1, a row of padding
+  int line, phase;
   __device__ explicit RowPlace(int row) {
-    constexpr int phases = C.width_phases, slots = C.width_slots;
-    int index;
+    constexpr int slots = C.width_slots;
     if constexpr (C.channel_rows) {
       constexpr int channels = C.channels_per_block;
-      index = row / channels % phases;
-      line = row / (channels * phases) * channels + row % channels;
+      line = row / (channels * slots) * channels + row % channels;
+      phase = phase_of_slot<C>(row / channels % slots);
     } else {
-      index = row % slots, line = row / slots;
+      line = row / slots, phase = phase_of_slot<C>(row % slots);
     }
-    phase = index;
-    if constexpr (phases < C.stride.w) {
-#pragma unroll
-      for (int i = 0; i < phases; ++i)
-        if (index == i) phase = phase_with_taps(C, i);
-    }
-    if (slots > phases && index >= phases) phase = -1;
   }
 };
 
-/// Neighbouring rows are neighbouring channels that memory has together.
-template <GemmConfig C>
-constexpr bool rows_in_pairs =
-    (C.y_channels >= 2 && C.channel_rows) && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+/// A line of a wide block: its channel, and its phases along depth and height.
+template <GemmConfig C, class Tables>
+struct BlockLine {
+  int channel, phase_d, phase_h;
+  bool exists;
+  __device__ BlockLine(const Tile& tile, int index) {
+    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
+    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+    channel = tile.group * C.group_out + local;
+    phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
+    exists = entry != 0xffffffff && local < C.group_out;
+  }
+};
 
 }  // namespace tconv::device
 // ---- epilogue/panel_channel_store.cuh
@@ -1724,14 +1738,10 @@ struct PanelChannelStore {
 
     __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
-      constexpr int lines = C.rows / C.width_slots;
-      const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
-      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      channel = tile.group * C.group_out + local;
-      exists = entry != 0xffffffff && local < C.group_out;
-      phase = place.phase;
-      od = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
-      oh = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
+      const BlockLine<C, Tables> line(tile, place.line);
+      channel = line.channel, exists = line.exists, phase = place.phase;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
       ow = tile.origin.w * C.stride.w + phase - C.padding.w;
       at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
            i64(ow) * p.ys.w;
@@ -1971,33 +1981,12 @@ struct PanelStore {
   }
 
  private:
-  struct Line {
-    int channel, phase_d, phase_h;
-    bool exists;
-    __device__ Line(const Tile& tile, int index) {
-      constexpr int lines = C.rows / slots;
-      const u32 entry = C.rows == panel_rows || index < lines ? Tables::line(tile.type, index) : 0xffffffff;
-      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      channel = tile.group * C.group_out + local;
-      phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
-      exists = entry != 0xffffffff && local < C.group_out;
-    }
-  };
+  using Line = BlockLine<C, Tables>;
 
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row of the eight that a lane's sums belong to, as a line and a phase.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
-  __device__ static int phase_of_lane() {
-    const int index = lane_index() / 4 % slots;
-    int phase = index;
-    if constexpr (phases < C.stride.w) {
-#pragma unroll
-      for (int i = 0; i < phases; ++i)
-        if (index == i) phase = phase_with_taps(C, i);
-    }
-    if (slots > phases && index >= phases) phase = -1;  // a row of padding
-    return phase;
-  }
+  __device__ static int phase_of_lane() { return phase_of_slot<C>(lane_index() / 4 % slots); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
 
   /// The outputs of a line: where they begin for the box, and which of them exist.
@@ -2560,12 +2549,10 @@ struct XPanel {
 // x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and
-// stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
-// block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
-// fetched and turned once for them.
-//
-// Or the warpgroups of a team have parts of one box, and weights are fetched once for them.
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
+// team stores, or its x is under way, the tensor cores work for the other one, or for another block. Or a team has
+// several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
+// for them; or parts of one box, so that weights are fetched once.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
@@ -3743,7 +3730,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_88dd17e3d998_sm{architecture}",
+        name=f"tconv_kb64_5ccc1aab2ef7_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -99,7 +99,7 @@ struct GemmConfig {
   int blocks_per_sm;
 
   // The warpgroup kernel (warpgroup_gemm.cuh); teams is 0 in the configuration of other kernels.
-  int teams;           // pairs of a multiplying warpgroup and the threads that load for it
+  int teams;           // warpgroups that multiply, with the threads that load for them
   int rows;            // of a block, a multiple of 8
   int position_tiles;  // of 64 positions each
   int images;          // of the batch, in one box
@@ -2350,7 +2350,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_d1ec66a9587d_sm{architecture}",
+        name=f"tconv_kb81_93e0820ce5e0_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -65,7 +65,7 @@ struct GemmConfig {
   int blocks_per_sm;
 
   // The warpgroup kernel (warpgroup_gemm.cuh); teams is 0 in the configuration of other kernels.
-  int teams;           // pairs of a multiplying warpgroup and the threads that load for it
+  int teams;           // warpgroups that multiply, with the threads that load for them
   int rows;            // of a block, a multiple of 8
   int position_tiles;  // of 64 positions each
   int images;          // of the batch, in one box

@@ -7,12 +7,10 @@
 // x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
-// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and
-// stores. While a team stores, or its x is under way, the tensor cores work for the other one, or for another
-// block. Or a team has several that multiply, each a channel block of its own, and all read the same panels: x is
-// fetched and turned once for them.
-//
-// Or the warpgroups of a team have parts of one box, and weights are fetched once for them.
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
+// team stores, or its x is under way, the tensor cores work for the other one, or for another block. Or a team has
+// several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
+// for them; or parts of one box, so that weights are fetched once.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.

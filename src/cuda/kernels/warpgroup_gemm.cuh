@@ -189,7 +189,7 @@ struct WarpgroupGemm {
     for (Schedule schedule(p, Multipliers::team()); !schedule.done(); schedule.advance(), ++tiles) {
       const Tile tile = schedule.tile(p);
       auto* const lines = shared.store.lines_of(tiles);
-      Store::describe(p, tile, lines, Tables{});
+      Store::template describe<Tables>(p, tile, lines);
       float sum[position_tiles][registers];
       products.multiply(sum, tile.type);
       Store::store(p, tile, shared.store, lines, sum, passes);

@@ -50,14 +50,10 @@ struct PanelChannelStore {
 
     __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
-      constexpr int lines = C.rows / C.width_slots;
-      const u32 entry = place.line < lines ? Tables::line(tile.type, place.line) : 0xffffffff;
-      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      channel = tile.group * C.group_out + local;
-      exists = entry != 0xffffffff && local < C.group_out;
-      phase = place.phase;
-      od = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
-      oh = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
+      const BlockLine<C, Tables> line(tile, place.line);
+      channel = line.channel, exists = line.exists, phase = place.phase;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
       ow = tile.origin.w * C.stride.w + phase - C.padding.w;
       at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
            i64(ow) * p.ys.w;

@@ -6,6 +6,7 @@
 // ragged ends leave 16 bytes at a time. Where products are flat, runs are whole rows.
 #pragma once
 
+#include "epilogue/row_place.cuh"
 #include "epilogue/vector_store.cuh"
 #include "tile.cuh"
 
@@ -76,33 +77,12 @@ struct PanelStore {
   }
 
  private:
-  struct Line {
-    int channel, phase_d, phase_h;
-    bool exists;
-    __device__ Line(const Tile& tile, int index) {
-      constexpr int lines = C.rows / slots;
-      const u32 entry = C.rows == panel_rows || index < lines ? Tables::line(tile.type, index) : 0xffffffff;
-      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      channel = tile.group * C.group_out + local;
-      phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
-      exists = entry != 0xffffffff && local < C.group_out;
-    }
-  };
+  using Line = BlockLine<C, Tables>;
 
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row of the eight that a lane's sums belong to, as a line and a phase.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
-  __device__ static int phase_of_lane() {
-    const int index = lane_index() / 4 % slots;
-    int phase = index;
-    if constexpr (phases < C.stride.w) {
-#pragma unroll
-      for (int i = 0; i < phases; ++i)
-        if (index == i) phase = phase_with_taps(C, i);
-    }
-    if (slots > phases && index >= phases) phase = -1;  // a row of padding
-    return phase;
-  }
+  __device__ static int phase_of_lane() { return phase_of_slot<C>(lane_index() / 4 % slots); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
 
   /// The outputs of a line: where they begin for the box, and which of them exist.

@@ -1,37 +1,51 @@
 // Rows of the product as outputs.
 #pragma once
 
-#include "gemm_config.cuh"
+#include "tile.cuh"
 
 namespace tconv::device {
+
+/// The phase along the width that a row of a line has; -1: it is padding.
+template <GemmConfig C>
+__device__ int phase_of_slot(int slot) {
+  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
+  int phase = slot;
+  if constexpr (C.width_phases < C.stride.w) {
+#pragma unroll
+    for (int i = 0; i < C.width_phases; ++i)
+      if (slot == i) phase = phase_with_taps(C, i);
+  }
+  return phase;
+}
 
 /// A row of a wide block as a line and the phase of an output along the width.
 template <GemmConfig C>
 struct RowPlace {
-  int line, phase;  // no phase: -1, a row of padding
+  int line, phase;
   __device__ explicit RowPlace(int row) {
-    constexpr int phases = C.width_phases, slots = C.width_slots;
-    int index;
+    constexpr int slots = C.width_slots;
     if constexpr (C.channel_rows) {
       constexpr int channels = C.channels_per_block;
-      index = row / channels % phases;
-      line = row / (channels * phases) * channels + row % channels;
+      line = row / (channels * slots) * channels + row % channels;
+      phase = phase_of_slot<C>(row / channels % slots);
     } else {
-      index = row % slots, line = row / slots;
+      line = row / slots, phase = phase_of_slot<C>(row % slots);
     }
-    phase = index;
-    if constexpr (phases < C.stride.w) {
-#pragma unroll
-      for (int i = 0; i < phases; ++i)
-        if (index == i) phase = phase_with_taps(C, i);
-    }
-    if (slots > phases && index >= phases) phase = -1;
   }
 };
 
-/// Neighbouring rows are neighbouring channels that memory has together.
-template <GemmConfig C>
-constexpr bool rows_in_pairs =
-    (C.y_channels >= 2 && C.channel_rows) && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
+/// A line of a wide block: its channel, and its phases along depth and height.
+template <GemmConfig C, class Tables>
+struct BlockLine {
+  int channel, phase_d, phase_h;
+  bool exists;
+  __device__ BlockLine(const Tile& tile, int index) {
+    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
+    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+    channel = tile.group * C.group_out + local;
+    phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
+    exists = entry != 0xffffffff && local < C.group_out;
+  }
+};
 
 }  // namespace tconv::device

@@ -56,19 +56,17 @@ struct RunStore {
   };
 
   template <class Tables>
-  __device__ static void describe(const ForwardParams& p, const Tile& tile, Line* table, const Tables& tables) {
+  __device__ static void describe(const ForwardParams& p, const Tile& tile, Line* table) {
     for (int i = Team::thread(); i < lines; i += warpgroup_size) {
-      const u32 entry = tables.line(tile.type, i);
-      const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-      const int channel = tile.group * C.group_out + local;
+      const BlockLine<C, Tables> at(tile, i);
       Line line{};
-      line.exists = entry != 0xffffffff && local < C.group_out;
-      line.first_d = tile.origin.d * C.stride.d + int(entry >> 16 & 0xff) - C.padding.d;
-      line.first_h = tile.origin.h * C.stride.h + int(entry >> 24) - C.padding.h;
-      line.offset = tile.n * p.ys.n + channel * p.ys.c + i64(line.first_d) * p.ys.d + i64(line.first_h) * p.ys.h +
+      line.exists = at.exists;
+      line.first_d = tile.origin.d * C.stride.d + at.phase_d - C.padding.d;
+      line.first_h = tile.origin.h * C.stride.h + at.phase_h - C.padding.h;
+      line.offset = tile.n * p.ys.n + at.channel * p.ys.c + i64(line.first_d) * p.ys.d + i64(line.first_h) * p.ys.h +
                     i64(tile.origin.w * C.stride.w - C.padding.w) * p.ys.w;
       line.low = u32(reinterpret_cast<u64>(p.y) / sizeof(Element) + u64(line.offset));
-      line.bias = p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
+      line.bias = p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[at.channel]) : 0.f;
       table[i] = line;
     }
   }
@@ -211,7 +209,7 @@ struct RunStore {
     Element* const y = static_cast<Element*>(p.y);
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     // Pairs of rows are neighbouring channels, and stay together where memory has them together.
-    constexpr bool pairs = rows_in_pairs<C>;
+    constexpr bool pairs = C.y_channels >= 2 && C.channel_rows && C.channels_per_block % 2 == 0 && C.group_out % 2 == 0;
 #pragma unroll
     for (int m = 0; m < position_tiles; ++m)
 #pragma unroll
