@@ -95,6 +95,7 @@ struct GemmConfig {
   int chunk_words;  // channel words of an x tile: 4, or octets of 8
   int steps_per_slab;
   int stages, x_stages;
+  int octet_group;     // octets of a step that lie together in packed weights of the warpgroup kernels
   int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
   int blocks_per_sm;
 
@@ -118,6 +119,7 @@ struct GemmConfig {
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
+  bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -222,6 +224,28 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+// Packed weights of a row block are [octet / group][step][octet of the group], and slabs are cut from them: a copy of
+// many bytes takes little more time than one of few. Places are counted in the weights of one octet and step.
+/// Octets of a step that lie side by side in shared memory, and from which octet to the next group of them.
+constexpr int slab_octets(const GemmConfig& c) {
+  return c.resident_steps ? c.octet_group : min_of(c.octet_group, substeps_of(c));
+}
+constexpr int slab_place(const GemmConfig& c, int octet, int step) {
+  const int side = slab_octets(c), steps = c.resident_steps ? c.resident_steps : c.steps_per_slab;
+  return (octet / side * steps + step) * side + octet % side;
+}
+/// Copies that streamed weights of a chunk take for each of its steps.
+constexpr double copies_per_step(const GemmConfig& c) {
+  if (c.resident_steps) return 0;
+  const int octets = substeps_of(c);
+  return octets < c.octet_group ? 1.0 : double(octets / c.octet_group) / c.steps_per_slab;
+}
+/// Where the weights of a chunk begin that are there to stay.
+constexpr int resident_place(const GemmConfig& c, int chunk) {
+  const int octet = chunk * substeps_of(c);
+  return octet / c.octet_group * c.octet_group * c.resident_steps + octet % c.octet_group;
+}
+
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
@@ -292,6 +316,11 @@ constexpr int panel_rows = 64;
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
 constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+/// fp32: steps whose products the tensor core sums: two or three octets, fewer where there are few in all.
+constexpr int split_steps(const GemmConfig& c) {
+  if (substeps_of(c) > 1 || short_sums(c)) return 1;
+  return c.steps_per_slab % 3 == 0 ? 3 : min_of(2, c.steps_per_slab);
+}
 constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
@@ -421,6 +450,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
+  if (c.turned) return 40;
   return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
@@ -533,6 +563,24 @@ struct ForwardParams {
   int tiles;   // row blocks x boxes x batch
 };
 
+/// How x is turned, see turn_x.cuh.
+struct TurnParams {
+  const void* x;
+  void* turned;
+  ImageStrides xs;
+  Int3 in;
+  int batch;
+  Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
+  Int3 extent;                 // of an x tile
+  int images;                  // of an x tile
+  int groups, group_in;
+  int chunks, slices;   // chunks of a group, slices of a chunk
+  int panel_stride;     // from panel to panel, in slices of a position
+  long long positions;  // of all x tiles
+};
+/// A thread takes so many slices of a position at a time.
+constexpr int turn_depth = 4, turn_threads = 256;
+
 struct PackParams {
   const void* weight;
   unsigned* packed;
@@ -584,7 +632,8 @@ namespace tconv::device {
 struct Tile {
   int type, channel_block, group;  // the row block, or the first of those that a team works on
   Int3 origin;                     // first position q of the box
-  int box_w;                       // which box along the width
+  int box;                         // which box of the call
+  int box_w;                       // and along the width
   int n;                           // the (first) image
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
@@ -605,6 +654,7 @@ struct Tile {
     t.type = block % C.types, block /= C.types;
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
+    t.box = box;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
     t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
@@ -1509,7 +1559,8 @@ struct Piece {
     at.type = 0;
     while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
     u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
-    at.step = take(rest, Tables::steps(at.type)), at.octet = take(rest, octets_of(C));
+    at.octet = take(rest, C.octet_group), at.step = take(rest, Tables::steps(at.type));
+    at.octet += take(rest, octets_of(C) / C.octet_group) * C.octet_group;
     at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
     return at;
   }
@@ -1600,8 +1651,8 @@ __device__ void pack_fragments(const PackParams& p) {
   }
 }
 
-/// [type][group][channel block][octet][step][part][row / 8][word / 4][row % 8][4]: operands of wgmma. In fp32 a
-/// part is the head or the remainder of the weights.
+/// [type][group][channel block][octet / group][step][octet of the group][part][row / 8][word / 4][row % 8][4]: operands
+/// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
@@ -2221,6 +2272,22 @@ __device__ inline void named_sync(int name, int threads) {
 }
 
 }  // namespace tconv::device::ptx
+// ---- ptx/launch.cuh
+// griddepcontrol (sm_90): a kernel that begins while the one before it ends.
+
+
+namespace tconv::device::ptx {
+
+/// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// Waits until the kernel before this one is complete, and sees what it wrote.
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+}  // namespace tconv::device::ptx
 // ---- ptx/wgmma.cuh
 // wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
 // second in shared memory.
@@ -2346,6 +2413,27 @@ struct TeamSchedule {
            row_block * steps * weight_parts(C) * row_step_bytes(C);
   }
 };
+
+/// Begins to copy a slab of streamed weights: `count` steps of a chunk, from the packed weights of a tile that has
+/// `steps` of them.
+template <GemmConfig C>
+__device__ void load_slab(u32 shared, const unsigned char* packed, int chunk, int step, int count, int steps,
+                          u32 barrier) {
+  constexpr int group = C.octet_group, octets = substeps_of(C), bytes = weight_parts(C) * row_step_bytes(C);
+  const int first = chunk * octets;
+  ptx::barrier_arrive_expect(barrier, count * octets * bytes);
+  if constexpr (octets >= group) {
+    packed += i64(first * steps + step * group) * bytes;
+#pragma unroll
+    for (int o = 0; o < octets; o += group)
+      ptx::bulk_load(shared + slab_place(C, o, 0) * bytes, packed + i64(o) * steps * bytes, count * group * bytes,
+                     barrier);
+  } else {
+    packed += i64((first / group * steps + step) * group + first % group) * bytes;
+    for (int s = 0; s < count; ++s)
+      ptx::bulk_load(shared + s * octets * bytes, packed + i64(s) * group * bytes, octets * bytes, barrier);
+  }
+}
 
 /// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
 /// shared memory is smaller still.
@@ -2554,6 +2642,9 @@ struct XPanel {
 // several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
 // for them; or parts of one box, so that weights are fetched once.
 //
+// Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
+// channel blocks read the same x, it is turned once for all.
+//
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
 //
@@ -2624,7 +2715,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), warps);
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : warps);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -2642,7 +2733,15 @@ struct PanelGemm {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
-      load_x(p, shared);
+      if constexpr (C.turned) {
+        // A warp for x, and one for the weights of each channel block.
+        static_assert(C.team_blocks <= 3);
+        const int warp = Loaders::index() / warp_size;
+        if (lane_index() == 0 && warp == 0) copy_x(p, shared);
+        if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
+      } else {
+        load_x(p, shared);
+      }
     } else {
       ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
@@ -2704,6 +2803,43 @@ struct PanelGemm {
     }
   }
 
+  /// Copies panels that were turned before.
+  __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
+    ptx::wait_for_previous();
+    Ring<C.panel_stages> panel;
+    Tile tile;
+    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      const unsigned char* turned =
+          static_cast<const unsigned char*>(p.x) + (i64(tile.box) * C.groups + tile.group) * chunks * panel_bytes(C);
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk, turned += panel_bytes(C), panel.advance()) {
+        const u32 full = shared.panel_full(panel.slot);
+        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+        ptx::barrier_arrive_expect(full, panel_bytes(C));
+        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+      }
+    }
+  }
+
+  /// Copies the weights of a channel block.
+  __device__ static void copy_weights(const ForwardParams& p, const Shared& shared, int block) {
+    Ring<C.stages> ring;
+    Tile tile;
+    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      tile.channel_block += block;
+      const unsigned char* const packed = schedule.weights(p, tile);
+      const int steps = Tables::steps(tile.type);
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk)
+#pragma unroll 1
+        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
+          ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
+          load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
+                       steps, shared.weights_full(block, ring.slot));
+        }
+    }
+  }
+
   // ---- Products and stores -------------------------------------------------------------------------
 
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
@@ -2722,10 +2858,10 @@ struct PanelGemm {
     const ForwardParams& p;
     const Shared& shared;
     Schedule schedule;
-    const unsigned char* packed = nullptr;  // of the next slab's first octet
-    int steps = 0, chunk = 0, step = 0;
-    Ring<C.stages> next;    // the slab whose products are next
-    Ring<C.stages> before;  // the one used last, where that is still to be filled again
+    const unsigned char* packed = nullptr;  // of the tile
+    int steps = 0, chunk = 0, step = 0;     // of the next slab
+    Ring<C.stages> next;                    // the slab whose products are next
+    Ring<C.stages> before;                  // the one used last, where that is still to be filled again
     bool waits = false;
 
     __device__ WeightStream(const ForwardParams& params, const Shared& s)
@@ -2743,18 +2879,12 @@ struct PanelGemm {
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
-      constexpr int bytes = group_steps * step_bytes;
-      if (thread() == 0) {
-        const u32 full = shared.weights_full(block(), slot);
-        ptx::barrier_arrive_expect(full, octets * bytes);
-#pragma unroll
-        for (int o = 0; o < octets; ++o)
-          ptx::bulk_load(shared.weights_of(block()) + slot * row_slab_bytes(C) + o * bytes,
-                         packed + i64(o) * steps * step_bytes, bytes, full);
-      }
-      step += group_steps, packed += bytes;
+      if (thread() == 0)
+        load_slab<C>(shared.weights_of(block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps, steps,
+                     shared.weights_full(block(), slot));
+      step += group_steps;
       if (step == steps) {
-        step = 0, packed += i64(octets - 1) * steps * step_bytes;
+        step = 0;
         if (++chunk == chunks) {
           chunk = 0;
           schedule.advance();
@@ -2785,7 +2915,15 @@ struct PanelGemm {
     }
     __device__ void refill(const Ring<1>&) {}
   };
-  using Weights = typename Select<resident, ResidentWeights, WeightStream>::Type;
+  /// Of weights that loading threads see to.
+  struct CopiedWeights {
+    const Shared& shared;
+    Ring<C.stages> next;
+    __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
+    __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(block(), used.slot)); }
+  };
+  using Weights =
+      typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
 
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
     constexpr int warps = warpgroup_size / warp_size;
@@ -2815,7 +2953,7 @@ struct PanelGemm {
   __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
     if constexpr (resident)
       return shared.resident_weights + block() * resident_bytes(C) +
-             (chunk * octets * C.resident_steps + step) * step_bytes;
+             (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
     else
       return shared.weights_of(block()) + weights.next.slot * row_slab_bytes(C);
   }
@@ -2826,7 +2964,8 @@ struct PanelGemm {
     static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
     return at + part() * panel_part_stride(C) * 16;
   }
-  static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
+  /// The weights of an octet and a step of a group.
+  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
@@ -2890,7 +3029,7 @@ struct PanelGemm {
           for (int o = 0; o < octets; ++o)
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
-              Wgmma::multiply(sum[t], further(w, o * octet_bytes + s * step_bytes),
+              Wgmma::multiply(sum[t], further(w, weights_at(o, s)),
                               further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
                               !one_group || s + o > 0);
         }
@@ -2951,8 +3090,7 @@ struct PanelGemm {
     }
   }
 
-  /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
-  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+  static constexpr int part_steps = split_steps(C);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
@@ -2963,12 +3101,10 @@ struct PanelGemm {
       for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(
-              part,
-              further(operands.weights, o * octet_bytes + s * step_bytes + (product == 0 ? row_step_bytes(C) : 0)),
-              further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
-                                         (product == 1 ? panel_part_bytes(C) : 0)),
-              product + s - first + o > 0);
+          Wgmma::multiply(part, further(operands.weights, weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
+                          further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                                     (product == 1 ? panel_part_bytes(C) : 0)),
+                          product + s - first + o > 0);
     ptx::wgmma_commit();
   }
 };
@@ -3079,6 +3215,30 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
           unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
+// ---- Turned x ------------------------------------------------------------------------------------
+
+/// What turns the x of a call; its pointers, strides and sizes are in `p`.
+inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
+  TurnParams t{};
+  t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
+  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h, c.first_position.w - c.reach.w};
+  t.advance = {c.box.d, c.box.h, box_advance(c)};
+  t.extent = x_extent(c), t.images = c.images;
+  t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
+  t.panel_stride = panel_bytes(c) / 16;
+  t.positions = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  return t;
+}
+/// Bytes of turned x.
+inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
+  return t.positions / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+}
+
+constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
+  const long long items = parts_of(p.positions, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
+}
+
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
@@ -3173,11 +3333,12 @@ constexpr GemmConfig config{
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3224,12 +3385,13 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0,
+    .box = {1, 1, 224}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false};
+    .panel_columns = 224, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 2, .panel_flat = false,
+    .turned = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3261,19 +3423,18 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[128], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[112], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n224k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %129, p, 1, 1;\n}\n"
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+        "}, %112, %113, p, 1, 1;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -3287,9 +3448,7 @@ struct Wgmma {
           "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
           "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
           "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
-          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -3301,7 +3460,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 232264;
+constexpr int shared_bytes = 215880;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -3314,11 +3473,12 @@ constexpr GemmConfig config{
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false};
+    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
+    .turned = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3413,11 +3573,12 @@ constexpr GemmConfig config{
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 4, .tiles_n = 1,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3465,11 +3626,12 @@ constexpr GemmConfig config{
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 4, .tiles_m = 4, .tiles_n = 8,
-    .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3519,11 +3681,12 @@ constexpr GemmConfig config{
     .types = 1, .channel_blocks = 2, .channels_per_block = 64,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 4, .tiles_m = 4, .tiles_n = 8,
-    .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3730,7 +3893,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_5ccc1aab2ef7_sm{architecture}",
+        name=f"tconv_kb64_3b0d724537b8_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -95,6 +95,7 @@ struct GemmConfig {
   int chunk_words;  // channel words of an x tile: 4, or octets of 8
   int steps_per_slab;
   int stages, x_stages;
+  int octet_group;     // octets of a step that lie together in packed weights of the warpgroup kernels
   int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
   int blocks_per_sm;
 
@@ -118,6 +119,7 @@ struct GemmConfig {
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
+  bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -222,6 +224,28 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+// Packed weights of a row block are [octet / group][step][octet of the group], and slabs are cut from them: a copy of
+// many bytes takes little more time than one of few. Places are counted in the weights of one octet and step.
+/// Octets of a step that lie side by side in shared memory, and from which octet to the next group of them.
+constexpr int slab_octets(const GemmConfig& c) {
+  return c.resident_steps ? c.octet_group : min_of(c.octet_group, substeps_of(c));
+}
+constexpr int slab_place(const GemmConfig& c, int octet, int step) {
+  const int side = slab_octets(c), steps = c.resident_steps ? c.resident_steps : c.steps_per_slab;
+  return (octet / side * steps + step) * side + octet % side;
+}
+/// Copies that streamed weights of a chunk take for each of its steps.
+constexpr double copies_per_step(const GemmConfig& c) {
+  if (c.resident_steps) return 0;
+  const int octets = substeps_of(c);
+  return octets < c.octet_group ? 1.0 : double(octets / c.octet_group) / c.steps_per_slab;
+}
+/// Where the weights of a chunk begin that are there to stay.
+constexpr int resident_place(const GemmConfig& c, int chunk) {
+  const int octet = chunk * substeps_of(c);
+  return octet / c.octet_group * c.octet_group * c.resident_steps + octet % c.octet_group;
+}
+
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
@@ -292,6 +316,11 @@ constexpr int panel_rows = 64;
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
 constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+/// fp32: steps whose products the tensor core sums: two or three octets, fewer where there are few in all.
+constexpr int split_steps(const GemmConfig& c) {
+  if (substeps_of(c) > 1 || short_sums(c)) return 1;
+  return c.steps_per_slab % 3 == 0 ? 3 : min_of(2, c.steps_per_slab);
+}
 constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
@@ -421,6 +450,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
+  if (c.turned) return 40;
   return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
@@ -533,6 +563,24 @@ struct ForwardParams {
   int tiles;   // row blocks x boxes x batch
 };
 
+/// How x is turned, see turn_x.cuh.
+struct TurnParams {
+  const void* x;
+  void* turned;
+  ImageStrides xs;
+  Int3 in;
+  int batch;
+  Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
+  Int3 extent;                 // of an x tile
+  int images;                  // of an x tile
+  int groups, group_in;
+  int chunks, slices;   // chunks of a group, slices of a chunk
+  int panel_stride;     // from panel to panel, in slices of a position
+  long long positions;  // of all x tiles
+};
+/// A thread takes so many slices of a position at a time.
+constexpr int turn_depth = 4, turn_threads = 256;
+
 struct PackParams {
   const void* weight;
   unsigned* packed;
@@ -584,7 +632,8 @@ namespace tconv::device {
 struct Tile {
   int type, channel_block, group;  // the row block, or the first of those that a team works on
   Int3 origin;                     // first position q of the box
-  int box_w;                       // which box along the width
+  int box;                         // which box of the call
+  int box_w;                       // and along the width
   int n;                           // the (first) image
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
@@ -605,6 +654,7 @@ struct Tile {
     t.type = block % C.types, block /= C.types;
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
+    t.box = box;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
     t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
@@ -1509,7 +1559,8 @@ struct Piece {
     at.type = 0;
     while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
     u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
-    at.step = take(rest, Tables::steps(at.type)), at.octet = take(rest, octets_of(C));
+    at.octet = take(rest, C.octet_group), at.step = take(rest, Tables::steps(at.type));
+    at.octet += take(rest, octets_of(C) / C.octet_group) * C.octet_group;
     at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
     return at;
   }
@@ -1600,8 +1651,8 @@ __device__ void pack_fragments(const PackParams& p) {
   }
 }
 
-/// [type][group][channel block][octet][step][part][row / 8][word / 4][row % 8][4]: operands of wgmma. In fp32 a
-/// part is the head or the remainder of the weights.
+/// [type][group][channel block][octet / group][step][octet of the group][part][row / 8][word / 4][row % 8][4]: operands
+/// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
@@ -1743,6 +1794,30 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
           unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
+// ---- Turned x ------------------------------------------------------------------------------------
+
+/// What turns the x of a call; its pointers, strides and sizes are in `p`.
+inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
+  TurnParams t{};
+  t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
+  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h, c.first_position.w - c.reach.w};
+  t.advance = {c.box.d, c.box.h, box_advance(c)};
+  t.extent = x_extent(c), t.images = c.images;
+  t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
+  t.panel_stride = panel_bytes(c) / 16;
+  t.positions = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  return t;
+}
+/// Bytes of turned x.
+inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
+  return t.positions / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+}
+
+constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
+  const long long items = parts_of(p.positions, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
+}
+
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
@@ -1837,11 +1912,12 @@ constexpr GemmConfig config{
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -1900,11 +1976,12 @@ constexpr GemmConfig config{
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 128}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 4,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 3,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -1955,11 +2032,12 @@ constexpr GemmConfig config{
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 4,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2020,11 +2098,12 @@ constexpr GemmConfig config{
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2083,11 +2162,12 @@ constexpr GemmConfig config{
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 32}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 2,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2138,11 +2218,12 @@ constexpr GemmConfig config{
     .types = 5, .channel_blocks = 4, .channels_per_block = 16,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false};
+    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2350,7 +2431,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_93e0820ce5e0_sm{architecture}",
+        name=f"tconv_kb81_51302ab3ad91_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

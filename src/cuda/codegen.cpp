@@ -63,7 +63,8 @@ std::string config_text(const GemmConfig& c) {
       << "    .box = " << text(c.box) << ", .warps_m = " << c.warps_m << ", .warps_n = " << c.warps_n
       << ", .tiles_m = " << c.tiles_m << ", .tiles_n = " << c.tiles_n << ",\n"
       << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab
-      << ", .stages = " << c.stages << ", .x_stages = " << c.x_stages << ",\n"
+      << ", .stages = " << c.stages << ", .x_stages = " << c.x_stages << ", .octet_group = " << c.octet_group
+      << ",\n"
       << "    .resident_steps = " << c.resident_steps << ", .blocks_per_sm = " << c.blocks_per_sm << ",\n"
       << "    .teams = " << c.teams << ", .rows = " << c.rows << ", .position_tiles = " << c.position_tiles
       << ", .images = " << c.images << ", .window = " << c.window << ",\n"
@@ -72,7 +73,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
       << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts
-      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << "};\n";
+      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
+      << "    .turned = " << text(c.turned) << "};\n";
   return out.str();
 }
 
@@ -234,6 +236,12 @@ std::string warpgroup_source(const GemmConfig& c, const RowPlan& rows) {
                           wgmma_text(c, c.panel_columns, false));
   return forward_source(c, rows, "warpgroup_gemm.cuh", "WarpgroupGemm<config, Tables, Wgmma>",
                         wgmma_text(c, c.rows, true));
+}
+
+std::string turn_source(Math math, bool vectors) {
+  return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nextern \"C\" __global__ void "
+         "__launch_bounds__(turn_threads)\n    turn(const __grid_constant__ TurnParams params) {\n  TurnX<" +
+         text(math) + ", " + text(vectors) + ">::run(params);\n}\n\n}  // namespace tconv::device\n";
 }
 
 std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {

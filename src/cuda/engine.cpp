@@ -81,7 +81,8 @@ struct State {
         device(d),
         limits{.multiprocessors = d.multiprocessors,
                .shared_per_block = d.shared_per_block,
-               .shared_per_multiprocessor = d.shared_per_multiprocessor},
+               .shared_per_multiprocessor = d.shared_per_multiprocessor,
+               .turns = d.turns},
         math(math_of(l)) {}
 
   Layer layer;
@@ -114,6 +115,11 @@ Family family_of(const State& s) {
   return few ? Family::direct : Family::gemm;
 }
 
+constexpr std::size_t workspace_alignment = 256;
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
+}
+
 class CudaBinding final : public EngineBinding {
  public:
   /// Compiles the kernel for dense, aligned tensors of the layer's layout; other views compile when they
@@ -121,7 +127,9 @@ class CudaBinding final : public EngineBinding {
   CudaBinding(std::shared_ptr<const State> state, const Shape& shape);
 
   std::size_t workspace_bytes(Pass pass, int, bool packs) const override {
-    return pass == Pass::forward && packs && state_->packed_bytes() ? state_->packed_bytes() + 256 : 0;
+    if (pass != Pass::forward) return 0;
+    const std::size_t bytes = (packs ? round_up(state_->packed_bytes()) : 0) + turned_bytes_;
+    return bytes ? bytes + workspace_alignment : 0;
   }
 
   void run(Pass pass, const Operands& operands, const RunOptions& options) const override;
@@ -130,8 +138,9 @@ class CudaBinding final : public EngineBinding {
  private:
   struct Gemm {
     GemmConfig config;
-    std::shared_ptr<const Kernel> kernel;
+    std::shared_ptr<const Kernel> kernel, turn;
   };
+  std::size_t turned_bytes_of(const GemmConfig& config) const;
   Access access_of(const Operands& operands) const;
   const Gemm& gemm_for(const Access& access) const;
   void run_gemm(const Operands& operands, const RunOptions& options) const;
@@ -140,6 +149,7 @@ class CudaBinding final : public EngineBinding {
 
   std::shared_ptr<const State> state_;
   Shape shape_;
+  std::size_t turned_bytes_ = 0;  // that a run may use
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<Access, std::unique_ptr<Gemm>>> gemms_;
 };
@@ -188,7 +198,12 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
   }
   Operands operands;
   operands.input = &x, operands.output = &y;
-  gemm_for(access_of(operands));
+  if (const Gemm& gemm = gemm_for(access_of(operands)); gemm.turn) turned_bytes_ = turned_bytes_of(gemm.config);
+}
+
+std::size_t CudaBinding::turned_bytes_of(const GemmConfig& c) const {
+  const auto params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
+  return round_up(std::size_t(device::turned_bytes(c, device::turn_params(c, params))));
 }
 
 void pack_on_device(const State& s, const ConstTensor& weight, void* packed, void* stream) {
@@ -275,19 +290,31 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   const bool warpgroup = s.family == Family::warpgroup;
   auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows,
                                                                    shape_class(s.layer, shape_), access, s.limits);
+  // Workspace was measured out for aligned tensors: other views turn x where it is enough for them.
+  if (!gemms_.empty())
+    std::erase_if(choices, [&](const TileChoice& choice) {
+      return choice.config.turned && turned_bytes_of(choice.config) > turned_bytes_;
+    });
   // For tests, which want every kernel on layers of every size: panels before all else, where they can serve; and
-  // those that so many warpgroups share before others.
-  if (const char* const members = std::getenv("TCONV_PREFER_PANELS"))
-    for (const int at_least : {1, std::atoi(members)})
+  // those that so many warpgroups share before others, or those of turned x ("turned").
+  if (const char* const wanted = std::getenv("TCONV_PREFER_PANELS")) {
+    const bool turned = std::string_view(wanted) == "turned";
+    for (const int at_least : {1, std::atoi(wanted)})
       std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-        return choice.config.panel_columns > 0 && device::members_of(choice.config) >= at_least;
+        const GemmConfig& c = choice.config;
+        return c.panel_columns > 0 && c.turned == turned && device::members_of(c) >= at_least;
       });
+  }
   auto gemm = std::make_unique<Gemm>();
   if (!choices.empty()) {
     const GemmConfig& c = gemm->config = choices.front().config;
     gemm->kernel = get_kernel({warpgroup ? warpgroup_source(c, s.rows) : gemm_source(c, s.rows), "forward",
                                warpgroup ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                               s.device);
+  }
+  if (gemm->config.turned) {
+    const bool vectors = access.x_channels_last && access.x_vector == 4;
+    gemm->turn = get_kernel({turn_source(s.math, vectors), "turn", 0}, s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;
@@ -297,22 +324,30 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   const Gemm& gemm = gemm_for(access_of(o));
   if (!gemm.kernel) return run_generic(o, options);
+  auto workspace = round_up(reinterpret_cast<std::uintptr_t>(options.workspace));
   const void* packed = options.packed_weight;
   if (!packed) {
-    const auto address = (reinterpret_cast<std::uintptr_t>(options.workspace) + 255) / 256 * 256;
-    pack_on_device(s, *o.weight, reinterpret_cast<void*>(address), options.stream);
-    packed = reinterpret_cast<const void*>(address);
+    pack_on_device(s, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
+    packed = reinterpret_cast<const void*>(workspace), workspace += round_up(s.packed_bytes());
   }
   const GemmConfig& c = gemm.config;
   // Several images of one box are reached with 32 bits, too.
   if (const int64_t apart = o.input->strides[0];
-      c.images > 1 && (apart < 0 || apart * c.images >= int64_t(1) << 31))
+      c.images > 1 && !c.turned && (apart < 0 || apart * c.images >= int64_t(1) << 31))
     return run_generic(o, options);
   device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.y = o.output->data;
   params.weight = static_cast<const unsigned*>(packed);
   params.bias = o.bias ? o.bias->data : nullptr;
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
+  if (c.turned) {
+    device::TurnParams turn = device::turn_params(c, params);
+    turn.turned = reinterpret_cast<void*>(workspace);
+    gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
+    params.x = turn.turned;
+    gemm.kernel->launch_early(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
+    return;
+  }
   gemm.kernel->launch(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
 }
 
@@ -388,7 +423,7 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
-           "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
+           (c.turned ? "_turned" : "") + "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;

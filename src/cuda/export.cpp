@@ -83,7 +83,7 @@ Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, con
   const auto add = [&](int64_t width) {
     KernelRecord record;
     DeviceProperties device = absent_device(architecture);
-    device.record = &record;
+    device.record = &record, device.turns = false;
     Extents size = input;
     size[last] = width;
     const auto plan = make_plan(layer, device);

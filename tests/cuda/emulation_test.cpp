@@ -264,6 +264,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   if (family == "panel" && std::regex_search(kernel, std::regex("_b[2-4]_")))
     ++families["panel of channel blocks"];
   if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
+  if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
 
   const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
   double error = 0, norm = 0;
@@ -293,10 +294,11 @@ TEST(Emulation, RandomLayers) {
   for (int i = 0; i < layers; ++i) {
     const Case c = random_case(rng);
     SCOPED_TRACE("layer " + std::to_string(i));
-    // Panels are the choice for layers larger than these: every other layer asks for them, for one channel block
-    // or for several.
-    if (i % 2)
-      setenv("TCONV_PREFER_PANELS", i % 4 == 1 ? "1" : "2", 1);
+    // Panels are the choice for layers larger than these: three of five layers ask for them, for one channel block
+    // or for several, or for x that is turned before.
+    const char* const wanted[] = {nullptr, "1", "turned", nullptr, "2"};
+    if (const char* const panels = wanted[i % 5])
+      setenv("TCONV_PREFER_PANELS", panels, 1);
     else
       unsetenv("TCONV_PREFER_PANELS");
     check(emulator, c, rng, families);
@@ -353,6 +355,50 @@ TEST(Emulation, SharedPanels) {
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
   for (const char* const family : {"panel, channels last", "panel of channel blocks", "panel in parts"})
     EXPECT_GT(families[family], 0) << family;
+}
+
+/// Layers whose x is turned for many channel blocks.
+TEST(Emulation, TurnedPanels) {
+  struct Turned {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch, groups;
+  };
+  using enum Layout;
+  const Turned layers[] = {
+      {2, 136, 256, {4, 5}, {2, 2}, {2, 2}, DType::f32, Precision::tf32, channels_first, 3, 1},
+      {2, 64, 128, {4, 4}, {4, 4}, {2, 2}, DType::f16, Precision::fp32, channels_first, 5, 1},
+      {1, 40, 64, {32}, {8}, {4}, DType::f32, Precision::fp32, channels_first, 3, 1},
+      {1, 32, 128, {200}, {4}, {2}, DType::bf16, Precision::fp32, channels_first, 2, 1},
+      {2, 32, 256, {5, 7}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 2, 1},
+      {3, 136, 64, {2, 3, 4}, {2, 2, 2}, {2, 2, 2}, DType::f32, Precision::tf32, channels_first, 2, 1},
+      {2, 36, 256, {9, 40}, {1, 3}, {1, 1}, DType::f32, Precision::fp32, channels_last, 1, 2},
+      {3, 16, 256, {3, 5, 70}, {1, 2, 2}, {1, 1, 1}, DType::f16, Precision::fp32, channels_first, 1, 1},
+  };
+  Emulator emulator;
+  std::mt19937 rng(1);
+  std::map<std::string, int> families;
+  setenv("TCONV_PREFER_PANELS", "turned", 1);
+  for (const Turned& turned : layers) {
+    Case c;
+    Layer& l = c.layer;
+    l.dims = turned.dims, l.in_channels = turned.in * turned.groups, l.out_channels = turned.out * turned.groups;
+    l.bias = true, l.groups = turned.groups;
+    l.dtype = turned.dtype, l.precision = turned.precision, l.layout = turned.layout;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
+      l.kernel[d] = turned.kernel[d], l.stride[d] = turned.stride[d], c.input[d] = turned.input[d];
+      l.padding[d] = l.kernel[d] > 1;
+    }
+    c.batch = turned.batch;
+    c.text = "layer " + std::to_string(&turned - layers);
+    check(emulator, c, rng, families);
+  }
+  unsetenv("TCONV_PREFER_PANELS");
+  for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
+  EXPECT_EQ(families["turned panel"], 8);
 }
 
 /// The packed weight as numbers, those that are not zero in order.

@@ -22,6 +22,7 @@ struct DeviceLimits {
   int multiprocessors = 132;
   int shared_per_block = 227 * 1024;
   int shared_per_multiprocessor = 228 * 1024;
+  bool turns = true;  // x may be turned by a kernel of its own, into workspace
 };
 
 /// How memory looks to the kernel; the same for all shapes with the same alignment.

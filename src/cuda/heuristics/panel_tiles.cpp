@@ -15,27 +15,29 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 23.4;
-constexpr double weight_share = 0.849;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 13.9;
-constexpr double ragged_bytes = 74;      // what a run's two partial sectors cost
-constexpr double group_latency = 293;    // a barrier, descriptors made uniform
-constexpr double chunk_latency = 355;    // a barrier
-constexpr double weight_latency = 1000;  // from the request of a slab to its use
-constexpr double fill_latency = 1330;    // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 1760;    // its place and its runs worked out
-constexpr double pass_latency = 703;     // of the epilogue
-constexpr double issue_cycles = 1.83;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6260;
-constexpr double flat_instructions = 61.8;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 1.11;  // for a vector of theirs, stored
-constexpr double run_instructions = 14.1;         // for a run of flat products
+constexpr double l2_bytes_per_cycle = 18.7;
+constexpr double weight_share = 0.46;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 17.1;
+constexpr double ragged_bytes = 222;     // what a run's two partial sectors cost
+constexpr double group_latency = 417;    // a barrier, descriptors made uniform
+constexpr double chunk_latency = 127;    // a barrier
+constexpr double weight_latency = 1140;  // from the request of a slab to its use
+constexpr double fill_latency = 709;     // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 918;     // its place and its runs worked out
+constexpr double pass_latency = 755;     // of the epilogue
+constexpr double issue_cycles = 2.18;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 4570;
+constexpr double flat_instructions = 56.5;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 3.32;  // for a vector of theirs, stored
+constexpr double run_instructions = 42.2;         // for a run of flat products
 constexpr double shared_rate = 0.944;             // of 128 bytes a cycle
-constexpr double put_instructions = 37.8;         // for each position and four words
-constexpr double slice_instructions = 0.217;      // channels last, for each position and four words
-constexpr double vector_instructions = 17.4;  // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 58;
-constexpr double overlap_lost = 0.403;  // of what teams could hide of each other
+constexpr double put_instructions = 75.5;         // for each position and four words
+constexpr double slice_instructions = 0.651;      // channels last, for each position and four words
+constexpr double vector_instructions = 11.9;  // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 174;
+constexpr double turn_latency = 2040;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double copy_latency = 876;   // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.34;  // of what teams could hide of each other
 
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
@@ -107,6 +109,15 @@ void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<Ge
     }
 }
 
+/// What it takes to turn x: it is read, and written as panels.
+double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& limits) {
+  const double boxes = std::ceil(double(shape.batch) / c.images) * device::volume(boxes_of(c, shape));
+  const double turned = boxes * c.groups * device::chunks_of(c) * device::panel_bytes(c);
+  const double x = double(shape.batch) * c.groups * c.group_in * device::element_bytes(c) *
+                   double(shape.input[0] * shape.input[1] * shape.input[2]);
+  return turn_latency + (x + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
+}
+
 }  // namespace
 
 double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
@@ -126,7 +137,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_positions(c);
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + types * outputs * (2 + element / 4) / 32) +
-      x_words * (1 + parts) / 32;
+      x_words * ((c.turned ? 0 : 1) + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
@@ -135,9 +146,15 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
   const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_words * 4;
+  const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * 4;
+  const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * stored + team_blocks * x_unique;
-  const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle,
+  // Copies of weights and of turned panels, one after the other.
+  const double copied =
+      team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
+      team_blocks * weight_bytes / copy_bytes_per_cycle +
+      (c.turned ? steps.types * chunks * (copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle) : 0);
+  const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, copied,
                                      memory / memory_bytes_per_cycle}) /
                            types;
 
@@ -162,7 +179,9 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       types * outputs / vector / 128 * (c.panel_flat ? flat_vector_instructions : vector_instructions);
   const double epilogue = c.channel_rows ? types * pass_latency + channels_staged * issue_cycles
                                          : passes * pass_latency + (staged + vectors + described) * issue_cycles;
-  const double adding = c.math == Math::fp32 ? steps.total * chunks * tiles * (60 + c.panel_columns / 2.0) : 0;
+  const double adding = c.math == Math::fp32
+                            ? steps.total * chunks / device::split_steps(c) * tiles * (60 + c.panel_columns / 2.0)
+                            : 0;
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
@@ -174,26 +193,28 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *
                      (c.math == Math::fp32 ? 1.4 : 1) * issue_cycles;
-  const double filling = double(steps.types) / types * chunks *
-                         (c.fill_buffers == 1 ? fill_latency + put : std::max(fill_latency / 1.6, put));
+  const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
+                              : c.fill_buffers == 1 ? fill_latency + put
+                                                    : std::max(fill_latency / 1.6, put);
+  const double filling = double(steps.types) / types * chunks * chunk_filled;
 
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
   const double alone = teams.rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
   const double resident_load = c.resident_steps ? team_blocks * device::resident_bytes(c) / l2_bytes_per_cycle : 0;
-  return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
+  return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load +
+         (c.turned ? turn_cycles(c, shape, limits) : 0);
 }
 
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
                                           const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
   const bool stores = layer.channel_rows || (layer.y_rows && 8 % layer.width_slots == 0);
-  const bool loads = !layer.x_channels_last || layer.x_vector == 4;
-  if (rows.rows() > device::panel_rows || !stores || !loads) return choices;
+  if (rows.rows() > device::panel_rows || !stores) return choices;
   const Steps steps(rows);
   const auto consider = [&](GemmConfig c) {
     // Slots as there is room for, of panels first.
-    for (c.fill_buffers = 1; c.fill_buffers <= 2; ++c.fill_buffers) {
+    for (c.fill_buffers = 1; c.fill_buffers <= (c.turned ? 1 : 2); ++c.fill_buffers) {
       bool found = false;
       for (c.panel_stages = 4; c.panel_stages >= 2 && !found; --c.panel_stages)
         for (c.stages = c.resident_steps ? 0 : 6; c.stages >= (c.resident_steps ? 0 : 3) && !found; --c.stages)
@@ -210,7 +231,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     int slab = 1, group = 1;
     for (int g = 1; g <= steps.common; ++g) {
       if (steps.common % g != 0 || g * issued > 48) continue;
-      if (g * per_step <= 12 * 1024) slab = g;
+      if (g * per_step <= 16 * 1024) slab = g;
       group = g;
     }
     c.resident_steps = 0, c.steps_per_slab = slab;
@@ -231,13 +252,25 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   c.x_stages = 0, c.fill_buffers = 1;
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
-  for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
-    if (c.channel_blocks % c.team_blocks != 0) continue;
+  if (!c.x_channels_last || c.x_vector == 4) {
+    for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
+      if (c.channel_blocks % c.team_blocks != 0) continue;
+      add_rows(c, positions, boxes);
+      add_flat(c, positions, shape.batch, boxes);
+    }
+    c.team_blocks = 1, c.box_parts = 2;
     add_rows(c, positions, boxes);
-    add_flat(c, positions, shape.batch, boxes);
+    c.box_parts = 1;
   }
-  c.team_blocks = 1, c.box_parts = 2;
-  add_rows(c, positions, boxes);
+  // Turned x pays where many row blocks read it.
+  if (limits.turns && layer.types * layer.channel_blocks >= 4) {
+    c.turned = true, c.x_channels_last = false, c.x_vector = 1;
+    for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
+      if (c.channel_blocks % c.team_blocks != 0) continue;
+      add_rows(c, positions, boxes);
+      add_flat(c, positions, shape.batch, boxes);
+    }
+  }
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;

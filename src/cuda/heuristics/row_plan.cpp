@@ -332,6 +332,15 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
     add_type({without.begin() + std::ptrdiff_t(first),
               without.begin() + std::ptrdiff_t(std::min(without.size(), first + std::size_t(pairs_per_type)))},
              false);
+
+  // A copy of few weights takes almost as long as one of many: octets lie together until all steps of a group of
+  // them are about as many bytes as a slab.
+  constexpr int64_t slab_bytes = 16 * 1024;
+  int64_t most_steps = 1;
+  for (const BlockType& type : plan.types) most_steps = std::max(most_steps, int64_t(type.steps.size()));
+  for (const int group : {2, 4})
+    if (octets % group == 0 && group * most_steps * plan.rows() * 32 * weight_parts <= slab_bytes)
+      plan.octet_group = group;
   return true;
 }
 

@@ -57,6 +57,7 @@ struct RowPlan {
   bool paired = false;        // at most four channel words: a step holds two shifts
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases
   Int3 reach{0, 0, 0};
+  int octet_group = 1;  // of wide blocks: octets of a step that packed weights hold together
 
   int rows() const { return row_tiles * tile_rows; }
 

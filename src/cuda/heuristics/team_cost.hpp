@@ -27,6 +27,10 @@ inline int products_per_step(device::Math math) {
   return math == device::Math::fp32 ? 3 : 1;
 }
 
+// The copy engine of a multiprocessor takes one copy after the other.
+constexpr double copy_cycles = 72;           // for each, and
+constexpr double copy_bytes_per_cycle = 56;  // for what it moves
+
 /// The tiles of a call, and how the teams of a device take turns at them.
 struct TeamRounds {
   double tiles, rounds, busy;  // busy: the part of all teams that has any

@@ -16,21 +16,21 @@ using std::int64_t;
 
 // Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
 // (docs/kernels.md).
-constexpr double l2_bytes_per_cycle = 36.1;
-constexpr double memory_bytes_per_cycle = 16.5;
-constexpr double ragged_bytes = 0.497;  // what a run's two partial sectors cost
-constexpr double run_cycles = 6.58;     // set-up of a stored run
-constexpr double batch_latency = 108;   // operands read, first product of a batch
-constexpr double slab_latency = 74.7;   // a barrier
-constexpr double tile_latency = 4160;   // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 377;    // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 3.33;   // of a warp, for an instruction of the epilogue
-constexpr double divided = 3.27;        // staging, where eight rows are not whole lines and places take a division
+constexpr double l2_bytes_per_cycle = 40;
+constexpr double memory_bytes_per_cycle = 14.9;
+constexpr double ragged_bytes = 0.166;  // what a run's two partial sectors cost
+constexpr double run_cycles = 4.89;     // set-up of a stored run
+constexpr double batch_latency = 115;   // operands read, first product of a batch
+constexpr double slab_latency = 70.6;   // a barrier
+constexpr double tile_latency = 3700;   // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 126;    // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.58;   // of a warp, for an instruction of the epilogue
+constexpr double divided = 1.67;        // staging, where eight rows are not whole lines and places take a division
 constexpr double load_latency = 637;    // from the request of a slot to its use, under load
 constexpr double through_latency =
-    909;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
-constexpr double launch_latency = 6780;
-constexpr double overlap_lost = 0.639;  // of what teams could hide of each other
+    1030;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+constexpr double launch_latency = 7000;
+constexpr double overlap_lost = 0.663;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
@@ -148,7 +148,10 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double l2 = weight_bytes + x_words * 4 + stored;
   const double memory = stored + x_unique;
 
-  const double resources = std::max({tensor, shared / 0.9 + (c.y_rows ? runs * run_cycles : 0),
+  // Copies of weights, one after the other.
+  const double copied =
+      steps.total * chunks * device::copies_per_step(c) * copy_cycles + weight_bytes / copy_bytes_per_cycle;
+  const double resources = std::max({tensor, copied, shared / 0.9 + (c.y_rows ? runs * run_cycles : 0),
                                      l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle}) /
                            types;
 

@@ -61,6 +61,7 @@ struct GemmConfig {
   int chunk_words;  // channel words of an x tile: 4, or octets of 8
   int steps_per_slab;
   int stages, x_stages;
+  int octet_group;     // octets of a step that lie together in packed weights of the warpgroup kernels
   int resident_steps;  // > 0: all weights stay in shared memory, this many steps of each octet
   int blocks_per_sm;
 
@@ -84,6 +85,7 @@ struct GemmConfig {
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
+  bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -188,6 +190,28 @@ constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
   return substeps_of(c) * c.steps_per_slab * weight_parts(c) * row_step_bytes(c);
 }
+// Packed weights of a row block are [octet / group][step][octet of the group], and slabs are cut from them: a copy of
+// many bytes takes little more time than one of few. Places are counted in the weights of one octet and step.
+/// Octets of a step that lie side by side in shared memory, and from which octet to the next group of them.
+constexpr int slab_octets(const GemmConfig& c) {
+  return c.resident_steps ? c.octet_group : min_of(c.octet_group, substeps_of(c));
+}
+constexpr int slab_place(const GemmConfig& c, int octet, int step) {
+  const int side = slab_octets(c), steps = c.resident_steps ? c.resident_steps : c.steps_per_slab;
+  return (octet / side * steps + step) * side + octet % side;
+}
+/// Copies that streamed weights of a chunk take for each of its steps.
+constexpr double copies_per_step(const GemmConfig& c) {
+  if (c.resident_steps) return 0;
+  const int octets = substeps_of(c);
+  return octets < c.octet_group ? 1.0 : double(octets / c.octet_group) / c.steps_per_slab;
+}
+/// Where the weights of a chunk begin that are there to stay.
+constexpr int resident_place(const GemmConfig& c, int chunk) {
+  const int octet = chunk * substeps_of(c);
+  return octet / c.octet_group * c.octet_group * c.resident_steps + octet % c.octet_group;
+}
+
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
@@ -258,6 +282,11 @@ constexpr int panel_rows = 64;
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// fp32: sums of a few products that are formed while others are added.
 constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+/// fp32: steps whose products the tensor core sums: two or three octets, fewer where there are few in all.
+constexpr int split_steps(const GemmConfig& c) {
+  if (substeps_of(c) > 1 || short_sums(c)) return 1;
+  return c.steps_per_slab % 3 == 0 ? 3 : min_of(2, c.steps_per_slab);
+}
 constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
@@ -387,6 +416,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
+  if (c.turned) return 40;
   return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {

@@ -24,6 +24,24 @@ struct ForwardParams {
   int tiles;   // row blocks x boxes x batch
 };
 
+/// How x is turned, see turn_x.cuh.
+struct TurnParams {
+  const void* x;
+  void* turned;
+  ImageStrides xs;
+  Int3 in;
+  int batch;
+  Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
+  Int3 extent;                 // of an x tile
+  int images;                  // of an x tile
+  int groups, group_in;
+  int chunks, slices;   // chunks of a group, slices of a chunk
+  int panel_stride;     // from panel to panel, in slices of a position
+  long long positions;  // of all x tiles
+};
+/// A thread takes so many slices of a position at a time.
+constexpr int turn_depth = 4, turn_threads = 256;
+
 struct PackParams {
   const void* weight;
   unsigned* packed;

@@ -62,6 +62,30 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
           unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
+// ---- Turned x ------------------------------------------------------------------------------------
+
+/// What turns the x of a call; its pointers, strides and sizes are in `p`.
+inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
+  TurnParams t{};
+  t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
+  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h, c.first_position.w - c.reach.w};
+  t.advance = {c.box.d, c.box.h, box_advance(c)};
+  t.extent = x_extent(c), t.images = c.images;
+  t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
+  t.panel_stride = panel_bytes(c) / 16;
+  t.positions = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  return t;
+}
+/// Bytes of turned x.
+inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
+  return t.positions / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+}
+
+constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
+  const long long items = parts_of(p.positions, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
+}
+
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }

@@ -48,7 +48,8 @@ struct Piece {
     at.type = 0;
     while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
     u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
-    at.step = take(rest, Tables::steps(at.type)), at.octet = take(rest, octets_of(C));
+    at.octet = take(rest, C.octet_group), at.step = take(rest, Tables::steps(at.type));
+    at.octet += take(rest, octets_of(C) / C.octet_group) * C.octet_group;
     at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
     return at;
   }
@@ -139,8 +140,8 @@ __device__ void pack_fragments(const PackParams& p) {
   }
 }
 
-/// [type][group][channel block][octet][step][part][row / 8][word / 4][row % 8][4]: operands of wgmma. In fp32 a
-/// part is the head or the remainder of the weights.
+/// [type][group][channel block][octet / group][step][octet of the group][part][row / 8][word / 4][row % 8][4]: operands
+/// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;

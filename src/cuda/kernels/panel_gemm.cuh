@@ -12,6 +12,9 @@
 // several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
 // for them; or parts of one box, so that weights are fetched once.
 //
+// Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
+// channel blocks read the same x, it is turned once for all.
+//
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
 //
@@ -22,6 +25,7 @@
 #include "epilogue/panel_store.cuh"
 #include "ptx/async_copy.cuh"
 #include "ptx/barrier.cuh"
+#include "ptx/launch.cuh"
 #include "ptx/wgmma.cuh"
 #include "team.cuh"
 #include "tiles/x_panel.cuh"
@@ -90,7 +94,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), warps);
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : warps);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -108,7 +112,15 @@ struct PanelGemm {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
-      load_x(p, shared);
+      if constexpr (C.turned) {
+        // A warp for x, and one for the weights of each channel block.
+        static_assert(C.team_blocks <= 3);
+        const int warp = Loaders::index() / warp_size;
+        if (lane_index() == 0 && warp == 0) copy_x(p, shared);
+        if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
+      } else {
+        load_x(p, shared);
+      }
     } else {
       ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
@@ -170,6 +182,43 @@ struct PanelGemm {
     }
   }
 
+  /// Copies panels that were turned before.
+  __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
+    ptx::wait_for_previous();
+    Ring<C.panel_stages> panel;
+    Tile tile;
+    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      const unsigned char* turned =
+          static_cast<const unsigned char*>(p.x) + (i64(tile.box) * C.groups + tile.group) * chunks * panel_bytes(C);
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk, turned += panel_bytes(C), panel.advance()) {
+        const u32 full = shared.panel_full(panel.slot);
+        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+        ptx::barrier_arrive_expect(full, panel_bytes(C));
+        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+      }
+    }
+  }
+
+  /// Copies the weights of a channel block.
+  __device__ static void copy_weights(const ForwardParams& p, const Shared& shared, int block) {
+    Ring<C.stages> ring;
+    Tile tile;
+    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      tile.channel_block += block;
+      const unsigned char* const packed = schedule.weights(p, tile);
+      const int steps = Tables::steps(tile.type);
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk)
+#pragma unroll 1
+        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
+          ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
+          load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
+                       steps, shared.weights_full(block, ring.slot));
+        }
+    }
+  }
+
   // ---- Products and stores -------------------------------------------------------------------------
 
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
@@ -188,10 +237,10 @@ struct PanelGemm {
     const ForwardParams& p;
     const Shared& shared;
     Schedule schedule;
-    const unsigned char* packed = nullptr;  // of the next slab's first octet
-    int steps = 0, chunk = 0, step = 0;
-    Ring<C.stages> next;    // the slab whose products are next
-    Ring<C.stages> before;  // the one used last, where that is still to be filled again
+    const unsigned char* packed = nullptr;  // of the tile
+    int steps = 0, chunk = 0, step = 0;     // of the next slab
+    Ring<C.stages> next;                    // the slab whose products are next
+    Ring<C.stages> before;                  // the one used last, where that is still to be filled again
     bool waits = false;
 
     __device__ WeightStream(const ForwardParams& params, const Shared& s)
@@ -209,18 +258,12 @@ struct PanelGemm {
     }
     __device__ void copy(int slot) {
       if (schedule.done()) return;
-      constexpr int bytes = group_steps * step_bytes;
-      if (thread() == 0) {
-        const u32 full = shared.weights_full(block(), slot);
-        ptx::barrier_arrive_expect(full, octets * bytes);
-#pragma unroll
-        for (int o = 0; o < octets; ++o)
-          ptx::bulk_load(shared.weights_of(block()) + slot * row_slab_bytes(C) + o * bytes,
-                         packed + i64(o) * steps * step_bytes, bytes, full);
-      }
-      step += group_steps, packed += bytes;
+      if (thread() == 0)
+        load_slab<C>(shared.weights_of(block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps, steps,
+                     shared.weights_full(block(), slot));
+      step += group_steps;
       if (step == steps) {
-        step = 0, packed += i64(octets - 1) * steps * step_bytes;
+        step = 0;
         if (++chunk == chunks) {
           chunk = 0;
           schedule.advance();
@@ -251,7 +294,15 @@ struct PanelGemm {
     }
     __device__ void refill(const Ring<1>&) {}
   };
-  using Weights = typename Select<resident, ResidentWeights, WeightStream>::Type;
+  /// Of weights that loading threads see to.
+  struct CopiedWeights {
+    const Shared& shared;
+    Ring<C.stages> next;
+    __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
+    __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(block(), used.slot)); }
+  };
+  using Weights =
+      typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
 
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
     constexpr int warps = warpgroup_size / warp_size;
@@ -281,7 +332,7 @@ struct PanelGemm {
   __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
     if constexpr (resident)
       return shared.resident_weights + block() * resident_bytes(C) +
-             (chunk * octets * C.resident_steps + step) * step_bytes;
+             (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
     else
       return shared.weights_of(block()) + weights.next.slot * row_slab_bytes(C);
   }
@@ -292,7 +343,8 @@ struct PanelGemm {
     static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
     return at + part() * panel_part_stride(C) * 16;
   }
-  static constexpr int octet_bytes = (resident ? C.resident_steps : group_steps) * step_bytes;
+  /// The weights of an octet and a step of a group.
+  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
@@ -356,7 +408,7 @@ struct PanelGemm {
           for (int o = 0; o < octets; ++o)
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
-              Wgmma::multiply(sum[t], further(w, o * octet_bytes + s * step_bytes),
+              Wgmma::multiply(sum[t], further(w, weights_at(o, s)),
                               further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
                               !one_group || s + o > 0);
         }
@@ -417,8 +469,7 @@ struct PanelGemm {
     }
   }
 
-  /// Steps that the tensor core sums: two or three octets, fewer where there are few in all.
-  static constexpr int part_steps = octets > 1 || short_sums(C) ? 1 : group_steps % 3 == 0 ? 3 : min_of(2, group_steps);
+  static constexpr int part_steps = split_steps(C);
 
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
   __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
@@ -429,12 +480,10 @@ struct PanelGemm {
       for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(
-              part,
-              further(operands.weights, o * octet_bytes + s * step_bytes + (product == 0 ? row_step_bytes(C) : 0)),
-              further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
-                                         (product == 1 ? panel_part_bytes(C) : 0)),
-              product + s - first + o > 0);
+          Wgmma::multiply(part, further(operands.weights, weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
+                          further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                                     (product == 1 ? panel_part_bytes(C) : 0)),
+                          product + s - first + o > 0);
     ptx::wgmma_commit();
   }
 };

@@ -65,6 +65,27 @@ struct TeamSchedule {
   }
 };
 
+/// Begins to copy a slab of streamed weights: `count` steps of a chunk, from the packed weights of a tile that has
+/// `steps` of them.
+template <GemmConfig C>
+__device__ void load_slab(u32 shared, const unsigned char* packed, int chunk, int step, int count, int steps,
+                          u32 barrier) {
+  constexpr int group = C.octet_group, octets = substeps_of(C), bytes = weight_parts(C) * row_step_bytes(C);
+  const int first = chunk * octets;
+  ptx::barrier_arrive_expect(barrier, count * octets * bytes);
+  if constexpr (octets >= group) {
+    packed += i64(first * steps + step * group) * bytes;
+#pragma unroll
+    for (int o = 0; o < octets; o += group)
+      ptx::bulk_load(shared + slab_place(C, o, 0) * bytes, packed + i64(o) * steps * bytes, count * group * bytes,
+                     barrier);
+  } else {
+    packed += i64((first / group * steps + step) * group + first % group) * bytes;
+    for (int s = 0; s < count; ++s)
+      ptx::bulk_load(shared + s * octets * bytes, packed + i64(s) * group * bytes, octets * bytes, barrier);
+  }
+}
+
 /// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
 /// shared memory is smaller still.
 template <GemmConfig C, class Tables>

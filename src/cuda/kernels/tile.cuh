@@ -10,7 +10,8 @@ namespace tconv::device {
 struct Tile {
   int type, channel_block, group;  // the row block, or the first of those that a team works on
   Int3 origin;                     // first position q of the box
-  int box_w;                       // which box along the width
+  int box;                         // which box of the call
+  int box_w;                       // and along the width
   int n;                           // the (first) image
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
@@ -31,6 +32,7 @@ struct Tile {
     t.type = block % C.types, block /= C.types;
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
+    t.box = box;
     t.box_w = box % p.boxes.w, box /= p.boxes.w;
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
     t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;

@@ -169,13 +169,9 @@ struct WarpgroupGemm {
       const int steps = Tables::steps(tile.type);
       for (int chunk = 0; chunk < chunks; ++chunk)
         for (int step = 0; step < steps; step += C.steps_per_slab, ring.advance()) {
-          const int bytes = min(C.steps_per_slab, steps - step) * step_bytes;
           ptx::barrier_wait(shared.weights_empty(ring.slot), ring.parity ^ 1);
-          ptx::barrier_arrive_expect(shared.weights_full(ring.slot), octets * bytes);
-          for (int o = 0; o < octets; ++o)
-            ptx::bulk_load(shared.weights + ring.slot * row_slab_bytes(C) + o * C.steps_per_slab * step_bytes,
-                           packed + (i64(chunk * octets + o) * steps + step) * step_bytes, bytes,
-                           shared.weights_full(ring.slot));
+          load_slab<C>(shared.weights + ring.slot * row_slab_bytes(C), packed, chunk, step,
+                       min(C.steps_per_slab, steps - step), steps, shared.weights_full(ring.slot));
         }
     }
   }
@@ -240,8 +236,9 @@ struct WarpgroupGemm {
       }
     }
 
-    /// Bytes between the octets of a step.
-    static constexpr int octet_bytes = (resident ? C.resident_steps : C.steps_per_slab) * step_bytes;
+    /// The weights of an octet and a step of a batch; those of the next step are `next_step` bytes further.
+    __device__ static constexpr int place(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
+    static constexpr int next_step = slab_octets(C) * step_bytes;
 
     /// Issues the products of `Steps` steps, whose weights begin at `slab`. All other descriptors are constants away
     /// from its own: a product waits for each value that has to be made uniform first.
@@ -252,18 +249,16 @@ struct WarpgroupGemm {
       if constexpr (split) {
         // The small products first: they are lost in nothing yet.
 #pragma unroll
-        for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.rest[o], weights_at(o * octet_bytes), add || o > 0);
+        for (int o = 0; o < octets; ++o) Wgmma::multiply(sum, operand.rest[o], weights_at(place(o, 0)), add || o > 0);
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.head[o], weights_at(o * octet_bytes + row_step_bytes(C)), true);
+          Wgmma::multiply(sum, operand.head[o], weights_at(place(o, 0) + row_step_bytes(C)), true);
       }
 #pragma unroll
       for (int s = 0; s < Steps; ++s)
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(sum, operand.head[s * octets + o], weights_at(o * octet_bytes + s * step_bytes),
-                          split || add || s + o > 0);
+          Wgmma::multiply(sum, operand.head[s * octets + o], weights_at(place(o, s)), split || add || s + o > 0);
       ptx::wgmma_commit();
     }
 
@@ -281,7 +276,7 @@ struct WarpgroupGemm {
         ptx::barrier_wait(shared.x_full(x.slot), x.parity);
         const u32* const tile = shared.x + x.slot * Shared::x_slot_words;
         if constexpr (resident) {
-          const u32 slab = shared.resident_weights + chunk * octets * steps * step_bytes;
+          const u32 slab = shared.resident_weights + resident_place(C, chunk) * step_bytes;
           multiply_steps(sum, tile, slab, first_entry, steps, add);
           add = true;
         } else {
@@ -311,11 +306,11 @@ struct WarpgroupGemm {
       }
       int s = 0;
 #pragma unroll 1
-      for (; s + batch_steps <= count; s += batch_steps, slab += batch_steps * step_bytes, add = true)
+      for (; s + batch_steps <= count; s += batch_steps, slab += batch_steps * next_step, add = true)
         batch<batch_steps>(sum, tile, slab, entry + s, add);
       if constexpr (batch_steps > 1) {
 #pragma unroll 1
-        for (; s < count; ++s, slab += step_bytes, add = true) batch<1>(sum, tile, slab, entry + s, add);
+        for (; s < count; ++s, slab += next_step, add = true) batch<1>(sum, tile, slab, entry + s, add);
       }
     }
 
@@ -348,7 +343,7 @@ struct WarpgroupGemm {
         for (int i = 0; i < steps_together; ++i) {
           if (steps_together > 1 && first + i >= count) break;
           const u32* const at = tile + Tables::low_offset(entry + first + i);
-          const u64 weights_at = ptx::wgmma_operand(slab + (first + i) * step_bytes);
+          const u64 weights_at = ptx::wgmma_operand(slab + (first + i) * next_step);
           if constexpr (position_tiles == 1) ptx::wgmma_wait<0>();  // there is one buffer
 #pragma unroll
           for (int m = 0; m < position_tiles; ++m) {

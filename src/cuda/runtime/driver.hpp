@@ -33,6 +33,23 @@ enum FunctionAttribute : int {
   function_max_dynamic_shared = 8,
 };
 
+/// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  char unused[4];
+  union {
+    char bytes[64];
+    int number;
+  } value;
+};
+constexpr int launch_programmatic = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  CUstream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+
 struct Driver {
   CUresult (*cuInit)(unsigned);
   CUresult (*cuDriverGetVersion)(int*);
@@ -57,6 +74,7 @@ struct Driver {
   CUresult (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int*, CUfunction, int, std::size_t);
   CUresult (*cuLaunchKernel)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                              CUstream, void**, void**);
+  CUresult (*cuLaunchKernelEx)(const LaunchConfig*, CUfunction, void**, void**);
   // For tests and tools.
   CUresult (*cuMemAlloc)(CUdeviceptr*, std::size_t);
   CUresult (*cuMemFree)(CUdeviceptr);
@@ -91,6 +109,7 @@ struct DeviceProperties {
   int multiprocessors = 0;
   int shared_per_block = 0, shared_per_multiprocessor = 0;
   std::size_t memory = 0;
+  bool turns = true;               // false: every call is one kernel, for exported layers
   KernelRecord* record = nullptr;  // set where the device is not here: kernels are noted instead of loaded
 };
 int device_count();

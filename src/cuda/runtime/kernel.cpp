@@ -96,10 +96,22 @@ Kernel::~Kernel() {
   if (library_) driver().cuLibraryUnload(library_);
 }
 
-void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream) const {
+void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream, bool early) const {
   if (absent_) return absent_->record.launch(absent_->request, blocks, threads, params);
   const Driver& d = driver();
   void* arguments[] = {const_cast<void*>(params)};
+  if (early) {
+    LaunchAttribute attribute{.id = launch_programmatic, .unused = {}, .value = {}};
+    attribute.value.number = 1;
+    const LaunchConfig config{.grid = {blocks, 1, 1},
+                              .block = {threads, 1, 1},
+                              .shared_bytes = shared_bytes_,
+                              .stream = static_cast<CUstream>(stream),
+                              .attributes = &attribute,
+                              .attribute_count = 1};
+    return d.check(d.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel_), arguments, nullptr),
+                   "cuLaunchKernelEx", "launching kernel " + entry_);
+  }
   d.check(d.cuLaunchKernel(reinterpret_cast<CUfunction>(kernel_), blocks, 1, 1, threads, 1, 1, shared_bytes_,
                            static_cast<CUstream>(stream), arguments, nullptr),
           "cuLaunchKernel", "launching kernel " + entry_);

@@ -50,13 +50,18 @@ class Kernel {
   void launch(const Launch& launch, const Params& params, void* stream) const {
     launch_bytes(launch.blocks, launch.threads, &params, stream);
   }
+  /// The same for a kernel that may begin while the one before it ends, and waits for it where it must.
+  template <class Launch, class Params>
+  void launch_early(const Launch& launch, const Params& params, void* stream) const {
+    launch_bytes(launch.blocks, launch.threads, &params, stream, true);
+  }
   template <class Params>
   void launch(unsigned blocks, unsigned threads, const Params& params, void* stream) const {
     launch_bytes(blocks, threads, &params, stream);
   }
 
  private:
-  void launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream) const;
+  void launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream, bool early = false) const;
 
   struct Absent {
     KernelRequest request;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 
 #include "cli/problems.hpp"
@@ -69,7 +70,8 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     cli::Problem problem;
     TileChoice choice;
     RowPlan rows;
-    std::shared_ptr<const Kernel> kernel;
+    bool vectors;  // of channels
+    std::shared_ptr<const Kernel> kernel, turn;
   };
   std::vector<Entry> entries;
   std::vector<cli::Problem> list = cli::load_problems("");
@@ -113,11 +115,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
       std::string kind;
       for (const int part :
            {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm,
-            c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks, c.box_parts})
+            c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks, c.box_parts, int(c.turned)})
         kind += std::to_string(part) + ".";
-      Taken& t = taken[c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1) : 0];
+      Taken& t = taken[c.turned              ? 10 + std::min(c.team_blocks, 2)
+                       : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
+                                             : 0];
       if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
-      entries.push_back({problem, choice, rows, nullptr});
+      entries.push_back({problem, choice, rows, access.x_vector == 4, nullptr, nullptr});
       ++t.count;
     }
   }
@@ -128,6 +132,7 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
       e.kernel = get_kernel({c.teams ? warpgroup_source(c, e.rows) : gemm_source(c, e.rows), "forward",
                              c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                             gpu());
+      if (c.turned) e.turn = get_kernel({turn_source(c.math, last && e.vectors), "turn", 0}, gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
     }
@@ -159,17 +164,36 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
     params.xs = image(xt), params.ys = image(yt);
     const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
-    const double ms = median_ms([&] { e.kernel->launch(launch, params, nullptr); }, 5);
+    std::optional<Buffer> turned;
+    device::TurnParams turn{};
+    if (c.turned) {
+      turn = device::turn_params(c, params);
+      turned.emplace(std::size_t(device::turned_bytes(c, turn)));
+      turn.turned = turned->get(), params.x = turn.turned;
+    }
+    const auto run_turn = [&] {
+      if (c.turned) e.turn->launch(device::launch_of(turn, gpu().multiprocessors), turn, nullptr);
+    };
+    const double ms = median_ms(
+        [&] {
+          run_turn();
+          if (c.turned)
+            e.kernel->launch_early(launch, params, nullptr);
+          else
+            e.kernel->launch(launch, params, nullptr);
+        },
+        5);
+    const double turn_ms = c.turned ? median_ms(run_turn, 5) : 0;
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d "
-        "blocks %d parts %d\n",
+        "blocks %d parts %d turned %.4f\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
         c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks,
-        c.box_parts);
+        c.box_parts, turn_ms);
     std::fflush(stdout);
     Judged& j = judged[e.problem.name];
     if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;

@@ -1,0 +1,9 @@
+// Emulated: kernels run one after the other.
+#pragma once
+
+namespace tconv::device::ptx {
+
+inline void let_next_begin() {}
+inline void wait_for_previous() {}
+
+}  // namespace tconv::device::ptx
