@@ -3,6 +3,7 @@
 
 python bench/table.py bench/results/cpu.json
 python bench/table.py bench/results/gpu.json
+python bench/table.py bench/results/random.json
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+
+from gpu.report import ALL, SPEEDS, behind, kernel_key, speed, summary_of
 
 HEADER = """\
 | problem | batch | forward | PyTorch | speed-up | × floor | front end | backward | PyTorch | speed-up | × floor | front end |
@@ -62,6 +65,30 @@ def print_gpu(record: dict, precision: str) -> None:
     print_lines(lines)
 
 
+def print_random(record: dict, precision: str, worst: int = 10) -> None:
+    """The summary of random layers by kind, then those that are furthest behind PyTorch's best."""
+    rows = [r for r in record["rows"] if r["precision"] == precision]
+    titles = {"default": "over default", "tuned": "over tuned", "best": "over best", "last": "channels last"}
+    print(f"| {precision} | layers | {' | '.join(f'{titles[name]} | ahead' for name in SPEEDS)} |")
+    print(f"|---|---:|{'---:|---:|' * len(SPEEDS)}")
+    lines = []
+    for kind, figures in summary_of(rows).items():
+        cells = [kind, str(figures["layers"])]
+        for name in SPEEDS:
+            of_one = figures.get(name)
+            cells += [f"{of_one['mean']:.2f}", f"{of_one['ahead']:.0%}"] if of_one else ["", ""]
+        lines.append([f"**{cell}**" if cell and kind == ALL else cell for cell in cells])
+    print_lines(lines)
+    lines = []
+    for r in behind(rows, "best")[:worst]:
+        times = [f"{r[key]:.3f} ms" for key in ("tconv_ms", "pytorch_best_ms")]
+        lines.append([r["name"], f"{speed(r, 'best'):.2f}", *times, r["layer"], r.get(kernel_key("best"), "")])
+    if lines:
+        print(f"\n| {precision}, behind | over best | tconv | best | layer | kernel |")
+        print("|---|---:|---:|---:|---|---|")
+        print_lines(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="JSON written by bench/cpu.py or bench/gpu/bench.py")
@@ -69,8 +96,11 @@ def main() -> None:
     if "problems" in record:
         print_cpu(record)
         return
-    for precision in record["means"]:
-        print_gpu(record, precision)
+    for precision in dict.fromkeys(row["precision"] for row in record["rows"]):
+        if "random" in record:
+            print_random(record, precision)
+        else:
+            print_gpu(record, precision)
         print()
 
 

@@ -4,6 +4,7 @@
     python3 bench/gpu/bench.py --library build/libtconv.so
     python3 bench/gpu/bench.py --library build/libtconv.so kb64 depthwise1d --precisions tf32,fp32,fp64
     python3 bench/gpu/bench.py --library build/libtconv.so --json bench/results/gpu.json
+    python3 bench/gpu/bench.py --library build/libtconv.so --random 200 --seed 1 --precisions tf32,fp16
 
 Needs PyTorch with CUDA; talks to tconv through its C ABI, weights packed once. PyTorch is timed as it comes, and
 autotuned (cudnn.benchmark) on the same tensors and on channels_last ones; tconv on channels_last ones as well.
@@ -13,6 +14,10 @@ the time of a call from Python stands beside.
 
 The floor of a problem is the larger of its bytes over the copy rate and its FLOPs over cuBLAS's rate in its
 precision, both measured in the run. Exit status 1 if anything is wrong.
+
+--random N takes N random layers of the kinds users run instead (random_layers.py), with fewer repetitions, and
+ends with a summary: geometric means and the share of layers ahead of PyTorch, by kind, and the layers behind,
+worst first, with the kernels that ran. Names choose among the N.
 """
 
 from __future__ import annotations
@@ -25,31 +30,21 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from problems import Error, Problem, error_of, float64_result, read_problems
-from timing import SMALL_MS, ceilings, graph_ms, median_ms, rotated
+from kernels import kernel_names
+from problems import PRECISIONS, Error, Problem, error_of, float64_result, memory_format, named, read_problems
+from random_layers import random_layers
+from report import SPEEDS, behind, behind_lines, kernel_key, mean_line, means_of, summary_of, summary_table, table
+from timing import BRIEF, FULL, SMALL_MS, Effort, ceilings, gpu_and_call_ms
 
 from library import BoundLayer, Library
 
 ROOT = Path(__file__).resolve().parents[2]
-PRECISIONS = {
-    "tf32": torch.float32,
-    "fp32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp64": torch.float64,
-}
 BARS = {"tf32": 4e-4, "fp32": 1e-6, "fp16": 1e-3, "bf16": 8e-3, "fp64": 1e-13}
-
-
-def memory_format(dims: int, last: bool) -> torch.memory_format:
-    if not last:
-        return torch.contiguous_format
-    return torch.channels_last if dims == 2 else torch.channels_last_3d
 
 
 def right(error: Error, precision: str, theirs: Error) -> bool:
@@ -87,21 +82,20 @@ class Data:
         return [empty(memory_format=form).fill_(math.nan) for _ in range(self.copies)]
 
 
-def gpu_and_call_ms(runs: list[Callable[[], object]]) -> tuple[float, float]:
-    """The GPU's time of a run, and the time of a call. They differ where a run is short."""
-    call = median_ms(rotated(runs))
-    return (graph_ms(runs) if call < SMALL_MS else call), call
-
-
-def measure_tconv(layer: BoundLayer, data: Data, last: bool, want: torch.Tensor) -> tuple[Error, float, float]:
+def measure_tconv(
+    layer: BoundLayer, data: Data, last: bool, want: torch.Tensor, effort: Effort
+) -> tuple[Error, float, float]:
     layer.pack(data.w)
     xs, ys = data.inputs(last), data.outputs(last)
     layer.run(xs[0], ys[0])
     error = error_of(ys[0], want)
-    return (error, *gpu_and_call_ms([functools.partial(layer.run, x, y) for x, y in zip(xs, ys, strict=True)]))
+    runs = [functools.partial(layer.run, x, y) for x, y in zip(xs, ys, strict=True)]
+    return (error, *gpu_and_call_ms(runs, effort))
 
 
-def measure_pytorch(data: Data, last: bool, tuned: bool, want: torch.Tensor) -> tuple[Error, float, float]:
+def measure_pytorch(
+    data: Data, last: bool, tuned: bool, want: torch.Tensor, effort: Effort
+) -> tuple[Error, float, float]:
     p = data.problem
     torch.backends.cudnn.benchmark = tuned
     conv = getattr(torch.nn.functional, f"conv_transpose{p.dims}d")
@@ -115,17 +109,23 @@ def measure_pytorch(data: Data, last: bool, tuned: bool, want: torch.Tensor) -> 
     }
     runs = [functools.partial(conv, x, w, None, **keywords) for x in data.inputs(last)]
     error = error_of(runs[0](), want)
-    return (error, *gpu_and_call_ms(runs))
+    return (error, *gpu_and_call_ms(runs, effort))
 
 
 def measure(
-    problem: Problem, precision: str, layers: dict[bool, BoundLayer], data: Data, want: torch.Tensor, rates: dict
+    problem: Problem,
+    precision: str,
+    layers: dict[bool, BoundLayer],
+    data: Data,
+    want: torch.Tensor,
+    rates: dict,
+    effort: Effort,
 ) -> dict:
+    started = time.perf_counter()
     tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
-    error, ms, call_ms = measure_tconv(layers[False], data, False, want)
-    their_error, their_ms, their_call_ms = measure_pytorch(data, False, False, want)
-    tuned_error, tuned_ms, _ = measure_pytorch(data, False, True, want)
+    error, ms, call_ms = measure_tconv(layers[False], data, False, want, effort)
+    their_error, their_ms, their_call_ms = measure_pytorch(data, False, False, want, effort)
     bytes_, flops = problem.bytes(data.x.element_size()), problem.flops
     memory_ms, matrix_ms = bytes_ / rates["copy_TBs"] / 1e9, flops / rates["gemm_" + precision] / 1e9
     row = {
@@ -135,68 +135,33 @@ def measure(
         "error": error.norm,
         "worst": error.worst,
         "pytorch_error": their_error.norm,
-        "pytorch_tuned_error": tuned_error.norm,
         "tconv_ms": ms,
         "pytorch_ms": their_ms,
-        "pytorch_tuned_ms": tuned_ms,
         "floor_ms": max(memory_ms, matrix_ms),
         "bound": "memory" if memory_ms > matrix_ms else "matrix",
     }
+
+    def in_time() -> bool:
+        return time.perf_counter() - started < effort.tuning_s
+
+    if in_time():
+        tuned_error, row["pytorch_tuned_ms"], _ = measure_pytorch(data, False, True, want, effort)
+        row["pytorch_tuned_error"] = tuned_error.norm
     if call_ms < SMALL_MS:
         row |= {"tconv_call_ms": call_ms, "pytorch_call_ms": their_call_ms}
     if problem.dims > 1:
-        last_error, row["tconv_last_ms"], _ = measure_tconv(layers[True], data, True, want)
-        their_last_error, row["pytorch_tuned_last_ms"], _ = measure_pytorch(data, True, True, want)
-        row |= {"last_error": last_error.norm, "pytorch_last_error": their_last_error.norm}
+        last_error, row["tconv_last_ms"], _ = measure_tconv(layers[True], data, True, want, effort)
+        row["last_error"] = last_error.norm
+        their_last_error = their_error
+        if in_time():
+            their_last_error, row["pytorch_tuned_last_ms"], _ = measure_pytorch(data, True, True, want, effort)
+            row["pytorch_last_error"] = their_last_error.norm
         row["right"] = row["right"] and right(last_error, precision, their_last_error)
-    row["pytorch_best_ms"] = min(their_ms, tuned_ms, row.get("pytorch_tuned_last_ms", math.inf))
+    theirs = ["pytorch_ms", "pytorch_tuned_ms", *(["pytorch_tuned_last_ms"] if problem.dims > 1 else [])]
+    if all(key in row for key in theirs):
+        row["pytorch_best_ms"] = min(row[key] for key in theirs)
     row["tconv_best_ms"] = min(ms, row.get("tconv_last_ms", math.inf))
     return row
-
-
-def geometric_mean(values: Iterable[float]) -> float:
-    logs = [math.log(v) for v in values]
-    return math.exp(sum(logs) / len(logs))
-
-
-def means_of(rows: list[dict]) -> dict[str, float]:
-    def mean(above: str, below: str) -> float:
-        return geometric_mean(r[above] / r[below] for r in rows)
-
-    return {
-        "floor": mean("tconv_ms", "floor_ms"),
-        "pytorch_floor": mean("pytorch_ms", "floor_ms"),
-        "default": mean("pytorch_ms", "tconv_ms"),
-        "tuned": mean("pytorch_tuned_ms", "tconv_ms"),
-        "best": mean("pytorch_best_ms", "tconv_ms"),
-    }
-
-
-def table(rows: list[dict], precision: str) -> str:
-    lines = [
-        f"{precision:<18} {'tconv':>9} {'floor':>9} {'x floor':>8} {'PyTorch':>9} {'default':>8} {'tuned':>7} "
-        f"{'best':>6}  {'last':>9} {'PyTorch':>9} {'speed':>6}  error (PyTorch's)"
-    ]
-    for r in (r for r in rows if r["precision"] == precision):
-        t = r["tconv_ms"]
-        last = " " * 26
-        if "tconv_last_ms" in r:
-            ours, theirs = r["tconv_last_ms"], r["pytorch_tuned_last_ms"]
-            last = f"{ours:9.4f} {theirs:9.4f} {theirs / ours:6.2f}"
-        lines.append(
-            f"{r['name']:<18} {t:9.4f} {r['floor_ms']:9.4f} {t / r['floor_ms']:8.2f} {r['pytorch_ms']:9.4f} "
-            f"{r['pytorch_ms'] / t:8.2f} {r['pytorch_tuned_ms'] / t:7.2f} {r['pytorch_best_ms'] / t:6.2f}  {last}"
-            f"  {r['error']:.1e} ({r['pytorch_error']:.1e}){'' if r['right'] else '  WRONG'}"
-        )
-    return "\n".join(lines)
-
-
-def mean_line(title: str, means: dict[str, float]) -> str:
-    return (
-        f"geometric mean, {title}: {means['floor']:.2f}x the floor (PyTorch {means['pytorch_floor']:.2f}x); "
-        f"{means['default']:.2f}x as fast as PyTorch's default, {means['tuned']:.2f}x as autotuned on the same "
-        f"tensors, {means['best']:.2f}x as its best"
-    )
 
 
 def commit() -> str | None:
@@ -213,67 +178,77 @@ def plan_all(
     keys = [
         (p, q, last) for p in problems for q in precisions for last in ((False, True) if p.dims > 1 else (False,))
     ]
+
+    def planned(key: tuple[Problem, str, bool]) -> BoundLayer:
+        problem, precision, last = key
+        try:
+            return BoundLayer(library, problem, PRECISIONS[precision], precision == "tf32", last)
+        except RuntimeError as error:
+            raise RuntimeError(f"{problem.name} {precision}, channels_last {last}, {problem}: {error}") from error
+
     with ThreadPoolExecutor() as pool:
-        made = pool.map(lambda k: BoundLayer(library, k[0], PRECISIONS[k[1]], k[1] == "tf32", k[2]), keys)
+        made = pool.map(planned, keys)
         layers: dict[tuple[str, str], dict[bool, BoundLayer]] = {}
-        for (problem, precision, last), layer in zip(keys, made, strict=True):
+        for number, ((problem, precision, last), layer) in enumerate(zip(keys, made, strict=True), 1):
             layers.setdefault((problem.name, precision), {})[last] = layer
+            if number % 50 == 0:
+                progress(f"[{number}/{len(keys)}] planned")
     return layers
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problems", nargs="*", metavar="NAME", help="problems to run; all without")
-    parser.add_argument("--library", required=True, type=Path, help="libtconv.so")
-    parser.add_argument("--file", type=Path, default=ROOT / "bench" / "problems.json")
-    parser.add_argument("--precisions", default="tf32,fp32,fp16,bf16", help="of tf32, fp32, fp16, bf16, fp64")
-    parser.add_argument("--json", type=Path, help="where the results go; written after every problem")
-    parser.add_argument("--seed", type=int, default=time.time_ns() % (1 << 31))
-    options = parser.parse_args()
-    precisions = options.precisions.split(",")
-    if unknown := set(precisions) - set(PRECISIONS):
-        parser.error(f"no precision {unknown.pop()!r}; known are {', '.join(PRECISIONS)}")
-    problems = read_problems(options.file, options.problems)
+def progress(text: str) -> None:
+    print(text + "   ", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
 
-    started = time.perf_counter()
-    library = Library(options.library)
-    layers = plan_all(library, problems, precisions)
-    planned = time.perf_counter()
-    rates = ceilings({name: PRECISIONS[name] for name in precisions})
-    record = {
-        "commit": commit(),
-        "date": datetime.date.today().isoformat(),
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cudnn": torch.backends.cudnn.version(),
-        "tconv": library.version(),
-        "seed": options.seed,
-        "compile_s": round(planned - started, 1),
-        "rates": rates,
-        "rows": [],
-    }
+
+def measure_all(
+    problems: list[Problem],
+    precisions: list[str],
+    layers: dict[tuple[str, str], dict[bool, BoundLayer]],
+    record: dict,
+    options: argparse.Namespace,
+    started: float,
+) -> None:
+    """Appends the rows to the record, and keeps its file up to date. A random layer that fails is a row that is
+    not right: those that follow are measured all the same."""
     rows: list[dict] = record["rows"]
-    end = "\r" if sys.stderr.isatty() else "\n"
     for number, problem in enumerate(problems, 1):
+        if time.perf_counter() - started > options.seconds:
+            print(f"{number - 1} of {len(problems)} layers fit into {options.seconds:.0f} s", file=sys.stderr)
+            break
         data, want = None, None
         for precision in precisions:
             elapsed = time.perf_counter() - started
-            print(
-                f"[{number}/{len(problems)}] {elapsed:4.0f} s  {problem.name} {precision}   ",
-                end=end,
-                file=sys.stderr,
-            )
-            if data is None or data.x.dtype != PRECISIONS[precision]:
+            progress(f"[{number}/{len(problems)}] {elapsed:4.0f} s  {problem.name} {precision}")
+            bound = layers.pop((problem.name, precision))
+            try:
+                if data is None or data.x.dtype != PRECISIONS[precision]:
+                    data = want = None
+                    data = Data(problem, PRECISIONS[precision], options.seed + number)
+                    want = float64_result(problem, data.x, data.w)
+                row = measure(problem, precision, bound, data, want, record["rates"], options.effort)
+            except RuntimeError as error:
+                if not options.random:
+                    raise
                 data = want = None
-                data = Data(problem, PRECISIONS[precision], options.seed + number)
-                want = float64_result(problem, data.x, data.w)
-            rows.append(measure(problem, precision, layers[problem.name, precision], data, want, rates))
+                message = str(error).strip().splitlines()[0]
+                row = {"name": problem.name, "precision": precision, "right": False, "failed": message}
+                print(f"{problem.name} {precision} failed: {message}\n  {problem}", file=sys.stderr)
+            if options.random:
+                row["layer"] = str(problem)
+            rows.append(row)
         del data, want
         torch.cuda.empty_cache()
         if options.json:
-            options.json.write_text(json.dumps(record, indent=1) + "\n")
+            write(record, options.json)
 
-    print(", ".join(f"{name} {rate:.2f}" for name, rate in rates.items()))
+
+def write(record: dict, path: Path) -> None:
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def report_problems(record: dict, precisions: list[str]) -> None:
+    """Prints the tables, and adds the means to the record."""
+    rows = record["rows"]
     record["means"] = {}
     for precision in precisions:
         print("\n" + table(rows, precision))
@@ -283,12 +258,104 @@ def main() -> int:
                 continue
             means = record["means"].setdefault(precision, {})[title] = means_of(chosen)
             print(mean_line(title, means))
+
+
+def report_random(record: dict, precisions: list[str]) -> None:
+    """Prints the summaries and the layers that are behind, and adds the summaries to the record."""
+    record["summary"] = {}
+    print("\nHow many times as fast as PyTorch, geometric means, and the share of layers that are faster:")
+    print("default: PyTorch as it comes; tuned: autotuned on the same tensors; best: its best, channels_last too;")
+    print("last: both on channels_last tensors, PyTorch autotuned")
+    for precision in precisions:
+        rows = [r for r in record["rows"] if r["precision"] == precision]
+        summary = record["summary"][precision] = summary_of(rows)
+        print("\n" + summary_table(summary, precision))
+        if slow := [r["name"] for r in rows if "tconv_ms" in r and "pytorch_best_ms" not in r]:
+            print(f"not autotuned in every layout, which took too long, so without a best: {', '.join(slow)}")
+        for name in ("best", "last"):
+            if lines := behind_lines(rows, name, most=25):
+                theirs, ours = SPEEDS[name]
+                print(f"\n{precision}, behind by {name!r}: speed, {ours}, {theirs}, layer, kernel")
+                print("\n".join(lines))
+
+
+def add_kernels(record: dict, problems: list[Problem], library: Path) -> None:
+    """The kernels of the rows that are behind."""
+    known = {p.name: p for p in problems}
+    wanted = [(row, name) for name in ("best", "last") for row in behind(record["rows"], name)]
+    questions = [(known[row["name"]], row["precision"], name == "last") for row, name in wanted]
+    try:
+        for (row, name), kernel in zip(wanted, kernel_names(library, questions), strict=True):
+            row[kernel_key(name)] = kernel
+    except RuntimeError as error:
+        print(f"no names of kernels: {error}", file=sys.stderr)
+
+
+def parsed_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems", nargs="*", metavar="NAME", help="problems to run; all without")
+    parser.add_argument("--library", required=True, type=Path, help="libtconv.so")
+    parser.add_argument("--file", type=Path, default=ROOT / "bench" / "problems.json")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N random layers instead")
+    parser.add_argument("--precisions", default="tf32,fp32,fp16,bf16", help="of tf32, fp32, fp16, bf16, fp64")
+    parser.add_argument("--json", type=Path, help="where the results go; written after every problem")
+    parser.add_argument(
+        "--seed", type=int, default=time.time_ns() % (1 << 31), help="of the data, and of the random layers"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="begin no further layer after so long, compiling included"
+    )
+    options = parser.parse_args()
+    if options.random < 0:
+        parser.error(f"--random must not be negative, got {options.random}")
+    options.precisions = options.precisions.split(",")
+    if unknown := set(options.precisions) - set(PRECISIONS):
+        parser.error(f"no precision {unknown.pop()!r}; known are {', '.join(PRECISIONS)}")
+    options.effort = BRIEF if options.random else FULL
+    return options
+
+
+def main() -> int:
+    options = parsed_options()
+    precisions = options.precisions
+    if options.random:
+        problems = named(random_layers(options.random, options.seed), options.problems)
+    else:
+        problems = read_problems(options.file, options.problems)
+
+    started = time.perf_counter()
+    library = Library(options.library)
+    layers = plan_all(library, problems, precisions)
+    planned = time.perf_counter()
+    record = {
+        "commit": commit(),
+        "date": datetime.date.today().isoformat(),
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cudnn": torch.backends.cudnn.version(),
+        "tconv": library.version(),
+        "seed": options.seed,
+        "compile_s": round(planned - started, 1),
+        "rates": ceilings({name: PRECISIONS[name] for name in precisions}),
+        "rows": [],
+    }
+    if options.random:
+        record["random"] = options.random
+    measure_all(problems, precisions, layers, record, options, started)
+
+    rows: list[dict] = record["rows"]
+    print(", ".join(f"{name} {rate:.2f}" for name, rate in record["rates"].items()))
+    if options.random:
+        add_kernels(record, problems, options.library)
+        report_random(record, precisions)
+    else:
+        report_problems(record, precisions)
     record["seconds"] = round(time.perf_counter() - started, 1)
     if options.json:
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+        write(record, options.json)
     wrong = [f"{r['name']} {r['precision']}" for r in rows if not r["right"]]
     print(
-        f"\n{len(rows)} results in {record['seconds']:.0f} s, "
+        f"\n{len(rows)} results in {record['seconds']:.0f} s, seed {options.seed}, "
         + (f"WRONG: {', '.join(wrong)}" if wrong else "all right")
     )
     return 1 if wrong else 0

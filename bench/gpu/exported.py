@@ -24,8 +24,9 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from bench import ROOT, Data, gpu_and_call_ms, right
+from bench import ROOT, Data, right
 from problems import Problem, error_of, read_problems
+from timing import gpu_and_call_ms
 
 import tconv
 

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+PRECISIONS = {
+    "tf32": torch.float32,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp64": torch.float64,
+}
+
+
+def memory_format(dims: int, last: bool) -> torch.memory_format:
+    if not last:
+        return torch.contiguous_format
+    return torch.channels_last if dims == 2 else torch.channels_last_3d
 
 
 @dataclass
@@ -24,6 +39,18 @@ class Problem:
     padding: list[int]
     output_padding: list[int]
     dilation: list[int]
+
+    def __str__(self) -> str:
+        """As TCONV_VERBOSE writes layers: n16 g1 ci32 co64 k3 s2 p1 op0 d2 131072->262145."""
+
+        def joined(values: Iterable[int]) -> str:
+            return "x".join(map(str, values))
+
+        return (
+            f"n{self.batch} g{self.groups} ci{self.in_channels} co{self.out_channels} k{joined(self.kernel)} "
+            f"s{joined(self.stride)} p{joined(self.padding)} op{joined(self.output_padding)} "
+            f"d{joined(self.dilation)} {joined(self.spatial)}->{joined(self.output_shape[2:])}"
+        )
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
@@ -61,6 +88,11 @@ def read_problems(path: Path, names: list[str]) -> list[Problem]:
     problems = [
         Problem(**{k: v for k, v in p.items() if k in fields}) for p in json.loads(path.read_text())["problems"]
     ]
+    return named(problems, names)
+
+
+def named(problems: list[Problem], names: list[str]) -> list[Problem]:
+    """All of them without names."""
     known = {p.name: p for p in problems}
     if unknown := [name for name in names if name not in known]:
         raise SystemExit(f"no problem {unknown[0]!r}; known are {', '.join(known)}")

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
 SMALL_MS = 0.2
 """Below this a layer is timed by graph replay: call overhead would hide the GPU's time."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a time may cost."""
+
+    budget_ms: float = 120
+    """Of the repetitions of a run."""
+    replays: int = 11
+    """Of a graph."""
+    tuning_s: float = math.inf
+    """How long a layer may have taken when PyTorch is autotuned on it; later it is not. Autotuning cannot be
+    interrupted."""
+
+
+FULL, BRIEF = Effort(), Effort(budget_ms=40, replays=5, tuning_s=10)
 
 
 def _elapsed(run: Callable[[], object], repetitions: int) -> list[float]:
@@ -22,15 +40,15 @@ def _elapsed(run: Callable[[], object], repetitions: int) -> list[float]:
     return sorted(a.elapsed_time(b) for a, b in itertools.pairwise(events))
 
 
-def median_ms(run: Callable[[], object], budget_ms: float = 120) -> float:
+def median_ms(run: Callable[[], object], effort: Effort = FULL) -> float:
     """The median over as many repetitions as fit the budget, 3 to 25 of them."""
     run()
     once = _elapsed(run, 2)[0]
-    times = _elapsed(run, int(min(25, max(3, budget_ms / max(once, 1e-3)))))
+    times = _elapsed(run, int(min(25, max(3, effort.budget_ms / max(once, 1e-3)))))
     return times[len(times) // 2]
 
 
-def graph_ms(runs: Sequence[Callable[[], object]]) -> float:
+def graph_ms(runs: Sequence[Callable[[], object]], effort: Effort = FULL) -> float:
     """The time of one run when many are replayed as one graph, the runs taking turns."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -43,7 +61,14 @@ def graph_ms(runs: Sequence[Callable[[], object]]) -> float:
         for run in itertools.islice(itertools.cycle(runs), count):
             run()
     graph.replay()
-    return _elapsed(graph.replay, 11)[5] / count
+    times = _elapsed(graph.replay, effort.replays)
+    return times[len(times) // 2] / count
+
+
+def gpu_and_call_ms(runs: Sequence[Callable[[], object]], effort: Effort = FULL) -> tuple[float, float]:
+    """The GPU's time of a run, and the time of a call. They differ where a run is short."""
+    call = median_ms(rotated(runs), effort)
+    return (graph_ms(runs, effort) if call < SMALL_MS else call), call
 
 
 def rotated(runs: Sequence[Callable[[], object]]) -> Callable[[], object]:

@@ -101,6 +101,7 @@ struct Case {
   int64_t batch;
   Extents input;
   std::string text;
+  bool backwards = false;  // the images of x: a negative stride
 };
 
 Case random_case(std::mt19937& rng) {
@@ -163,7 +164,7 @@ struct Guarded {
     for (int64_t i = 0; i < count + 2 * guard; ++i) store_element(dtype, base(), i, fill);
   }
   unsigned char* base() { return bytes.data() + (64 - reinterpret_cast<std::uintptr_t>(bytes.data()) % 64) % 64; }
-  void* data() { return base() + std::size_t(guard) * size_of(dtype); }
+  void* data(int64_t element = 0) { return base() + std::size_t(guard + element) * size_of(dtype); }
   bool intact() {
     for (int64_t i = 0; i < guard; ++i)
       if (!std::isnan(load_element(dtype, base(), i)) ||
@@ -221,11 +222,15 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   Guarded x(layer.dtype, x_count, NAN), w(layer.dtype, w_count, NAN), b(layer.dtype, g.out_channels(), NAN),
       y(layer.dtype, y_count, NAN);
   reference::Array x_wide(static_cast<std::size_t>(x_count)), w_wide(static_cast<std::size_t>(w_count)), b_wide;
-  const Tensor xt = view(layer, x.data(), s.batch, g.in_channels(), s.input);
+  Tensor xt = view(layer, x.data(), s.batch, g.in_channels(), s.input);
+  if (c.backwards) {
+    xt.data = x.data((s.batch - 1) * xt.strides[0]);
+    xt.strides[0] = -xt.strides[0];
+  }
   const Tensor yt = view(layer, y.data(), s.batch, g.out_channels(), s.output);
   each(xt, [&](int64_t dense, int64_t at) {
     x_wide[std::size_t(dense)] = rounded(layer.dtype, uniform(rng));
-    store_element(layer.dtype, x.data(), at, x_wide[std::size_t(dense)]);
+    store_element(layer.dtype, xt.data, at, x_wide[std::size_t(dense)]);
   });
   for (int64_t i = 0; i < w_count; ++i) {
     w_wide[std::size_t(i)] = rounded(layer.dtype, uniform(rng));
@@ -265,6 +270,8 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
     ++families["panel of channel blocks"];
   if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
+  if (std::regex_search(kernel, std::regex("[x_][0-9]+(\\.[0-9]+){3}_")))
+    ++families[family + " of several images"];
 
   const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
   double error = 0, norm = 0;
@@ -399,6 +406,25 @@ TEST(Emulation, TurnedPanels) {
   unsetenv("TCONV_PREFER_PANELS");
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
   EXPECT_EQ(families["turned panel"], 8);
+}
+
+/// Kernels reach the images of one box with offsets that must not be negative: such views take the generic kernel.
+TEST(Emulation, ImagesOfOneBoxInReverseOrder) {
+  Emulator emulator;
+  std::mt19937 rng(1);
+  std::map<std::string, int> families;
+  Case c;
+  Layer& l = c.layer;
+  l.dims = 2, l.out_channels = 64, l.kernel = {2, 2}, l.precision = Precision::tf32;
+  c.batch = 5, c.input = {3, 3}, c.backwards = true;
+  setenv("TCONV_PREFER_PANELS", "1", 1);
+  l.in_channels = 32, c.text = "panels";
+  check(emulator, c, rng, families);
+  l.in_channels = 30, l.layout = Layout::channels_last, c.text = "channels that are no vectors: no panels";
+  check(emulator, c, rng, families);
+  unsetenv("TCONV_PREFER_PANELS");
+  for (const char* const family : {"warpgroup of several images", "panel of several images"})
+    EXPECT_GT(families[family], 0) << family;
 }
 
 /// The packed weight as numbers, those that are not zero in order.

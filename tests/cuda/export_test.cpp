@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <regex>
@@ -98,12 +99,14 @@ TEST(Export, TheConstructorIsWhatWasAskedFor) {
   EXPECT_NE(text.find("name=f\"mine_"), std::string::npos);
 }
 
-/// What the host's part of an exported file uses of PyTorch and CUDA, declared. Messages are whole strings: of
-/// several parts PyTorch would make one with a stream (see host.cu.in).
+/// What the host's part of an exported file uses of PyTorch and CUDA: dense tensors without elements, and a launch
+/// that notes its kernel. Messages are whole strings: of several parts PyTorch would make one with a stream (see
+/// host.cu.in).
 const char torch_stub[] = R"(
 #include <climits>
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 #include "cuda/kernels/launch_rules.cuh"
@@ -111,69 +114,134 @@ namespace at {
 enum ScalarType { kInt, kFloat, kDouble, kHalf, kBFloat16 };
 constexpr int kStrided = 0;
 using IntArrayRef = std::vector<int64_t>;
-struct Options { Options dtype(ScalarType) const; };
-struct Device { std::string str() const; bool operator==(const Device&) const; };
+struct Options { Options dtype(ScalarType) const { return {}; } };
+struct Device { std::string str() const { return ""; } bool operator==(const Device&) const { return true; } };
 struct Tensor {
-  bool defined() const, is_cuda() const, is_contiguous() const;
-  at::Device device() const;
-  int dim() const, layout() const;
-  int64_t size(int) const, stride(int) const, numel() const, element_size() const;
-  std::vector<int64_t> sizes() const;
-  ScalarType scalar_type() const;
-  Options options() const;
-  Tensor clone() const;
-  const void* const_data_ptr() const;
-  void* mutable_data_ptr() const;
+  std::vector<int64_t> shape;
+  bool defined() const { return true; }
+  bool is_cuda() const { return true; }
+  bool is_contiguous() const { return true; }
+  at::Device device() const { return {}; }
+  int dim() const { return int(shape.size()); }
+  int layout() const { return kStrided; }
+  int64_t size(int d) const { return shape[d < 0 ? d + dim() : d]; }
+  int64_t stride(int d) const { int64_t n = 1; while (++d < dim()) n *= shape[d]; return n; }
+  int64_t numel() const { return stride(-1); }
+  int64_t element_size() const { return 4; }
+  std::vector<int64_t> sizes() const { return shape; }
+  ScalarType scalar_type() const { return kFloat; }
+  Options options() const { return {}; }
+  Tensor clone() const { return *this; }
+  const void* const_data_ptr() const { return nullptr; }
+  void* mutable_data_ptr() const { return nullptr; }
 };
-Tensor empty(const std::vector<int64_t>&, Options);
+inline Tensor empty(const std::vector<int64_t>& shape, Options) { return {shape}; }
 }
-namespace c10 { const char* toString(at::ScalarType); }
+namespace c10 { inline const char* toString(at::ScalarType) { return ""; } }
 namespace c10::cuda {
-struct CUDAGuard { explicit CUDAGuard(at::Device); };
-int current_device();
-void* getCurrentCUDAStream();
+struct CUDAGuard { explicit CUDAGuard(at::Device) {} };
+inline int current_device() { return 0; }
+inline void* getCurrentCUDAStream() { return nullptr; }
 }
-struct dim3 { dim3(unsigned); };
+struct dim3 { dim3(unsigned) {} };
 enum { cudaDevAttrMultiProcessorCount, cudaFuncAttributeMaxDynamicSharedMemorySize };
-int cudaDeviceGetAttribute(int*, int, int);
-int cudaFuncSetAttribute(const void*, int, int);
-int cudaLaunchKernel(const void*, dim3, dim3, void**, size_t, void*);
-void check_that(bool, const std::string& message);
+inline int cudaDeviceGetAttribute(int* value, int, int) { return *value = 132, 0; }
+inline int cudaFuncSetAttribute(const void*, int, int) { return 0; }
+const void* launched = nullptr;
+inline int cudaLaunchKernel(const void* kernel, dim3, dim3, void**, size_t, void*) { return launched = kernel, 0; }
+inline void check_that(bool holds, const std::string& message) { if (!holds) throw std::runtime_error(message); }
 #define TORCH_CHECK(...) check_that(__VA_ARGS__)
 #define C10_CUDA_CHECK(call) check_that((call) == 0, "")
 namespace tconv::device::selected {
 constexpr long long packed_words = 1;
-namespace packing { void pack(PackParams); constexpr int shared_bytes = 0; }
-namespace kernel_0 { @KERNEL@ constexpr int shared_bytes = 0; }
+namespace packing { inline void pack(PackParams) {} constexpr int shared_bytes = 0; }
+@KERNELS@
 template <class Attempt> bool any(const Attempt& attempt) { return @ATTEMPT@; }
 }
 )";
 
-/// The host's part is C++ that any compiler reads: it must agree with the parameters and rules of the kernels.
-void expect_host_compiles(const Layer& layer, const std::string& kernel, const std::string& attempt) {
+/// The host's part of an exported text, with kernels in place of the layer's own: {what is in their namespaces}.
+/// The host's part is C++ that any compiler reads.
+std::string host_with(const std::string& text, const std::vector<std::string>& kernels, bool attempts = true) {
+  std::string namespaces, attempt;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const std::string name = "kernel_" + std::to_string(i);
+    namespaces += "namespace " + name + " { " + kernels[i] + " constexpr int shared_bytes = 0; }\n";
+    attempt += (i ? " || attempt(" : "attempt(") + name + "::config, " + name + "::forward, 0)";
+  }
   std::string stub = torch_stub;
-  stub.replace(stub.find("@KERNEL@"), 8, kernel);
-  stub.replace(stub.find("@ATTEMPT@"), 9, attempt);
-  const std::string text = export_layer(layer, 8, {4096});
+  stub.replace(stub.find("@KERNELS@"), 9, namespaces);
+  stub.replace(stub.find("@ATTEMPT@"), 9, attempts ? attempt : "false");
   const auto begin = text.find("// ---- Calls from PyTorch"), end = text.find("\"\"\"", begin);
-  const std::string host =
-      std::regex_replace(text.substr(begin, end - begin), std::regex("#include <[^>]*>\n"), "");
-  const std::string file = testing::TempDir() + "/tconv_export_host.cpp";
-  std::ofstream(file) << stub << host;
-  const std::string command = std::string("'") + TCONV_COMPILER + "' -std=c++20 -fsyntax-only -w -I'" +
-                              TCONV_SOURCE_FOLDER + "' '" + file + "'";
-  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  return stub + std::regex_replace(text.substr(begin, end - begin), std::regex("#include <[^>]*>\n"), "");
 }
 
+/// Calls the compiler; `target` is what it is to make of the source.
+void compile(const std::string& source, const std::string& target) {
+  const std::string file = testing::TempDir() + "/tconv_export_host.cpp";
+  std::ofstream(file) << source;
+  const std::string command = std::string("'") + TCONV_COMPILER + "' -std=c++20 -w -I'" + TCONV_SOURCE_FOLDER +
+                              "' " + target + " '" + file + "'";
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+}
+
+/// It must agree with the parameters and rules of the kernels.
 TEST(Export, TheHostsPartCompilesForEveryFamily) {
-  const std::string attempt = "attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes)";
-  expect_host_compiles(dense_1d(), "constexpr GemmConfig config{}; void forward(ForwardParams);", attempt);
+  const auto expect_host_compiles = [](const Layer& layer, const std::string& kernel, bool attempts) {
+    compile(host_with(export_layer(layer, 8, {4096}), {kernel}, attempts), "-fsyntax-only");
+  };
+  expect_host_compiles(dense_1d(), "constexpr GemmConfig config{}; void forward(ForwardParams);", true);
   Layer depthwise = dense_1d();
   depthwise.groups = 128;
-  expect_host_compiles(depthwise, "constexpr DirectConfig config{}; void forward(DirectParams);", attempt);
+  expect_host_compiles(depthwise, "constexpr DirectConfig config{}; void forward(DirectParams);", true);
   Layer far = dense_1d();
   far.in_channels = 4, far.kernel = {300}, far.stride = {300};
-  expect_host_compiles(far, "void forward(GenericParams);", "false");
+  expect_host_compiles(far, "void forward(GenericParams);", false);
+}
+
+/// A kernel is exported for one width and called at others. Its boxes may be whole rows there, of a width that is
+/// no number of vectors; where the second box of a longer row would begin inside a vector, another kernel must
+/// run.
+TEST(Export, WidthsWhoseBoxesWouldBeginBetweenVectorsAreRefused) {
+  const auto kernel = [](int x_vector, int box_width) {
+    return "constexpr GemmConfig config{.groups = 1, .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .x_vector = " +
+           std::to_string(x_vector) + ", .types = 1, .channel_blocks = 1, .box = {1, 1, " +
+           std::to_string(box_width) + "}, .warps_m = 1, .warps_n = 1, .blocks_per_sm = 1, .images = 1, " +
+           ".window = 1, .team_blocks = 1, .box_parts = 1}; void forward(ForwardParams) {}";
+  };
+  // The first kernel that will do, by its place; or that none does.
+  const std::string main_function = R"(
+#include <cstdio>
+#include <cstdlib>
+int main(int count, char** widths) {
+  using namespace tconv::device::selected;
+  const void* const kernels[] = {(const void*)kernel_0::forward, (const void*)kernel_1::forward,
+                                 (const void*)kernel_2::forward};
+  for (int i = 1; i < count; ++i) {
+    const at::Tensor x{{8, 128, std::atoi(widths[i])}}, weight{{128, 128, 3}};
+    try {
+      forward(x, weight, std::nullopt);
+      for (int k = 0; k < 3; ++k)
+        if (launched == kernels[k]) std::printf("%d ", k);
+    } catch (const std::exception&) {
+      std::printf("none ");
+    }
+  }
+}
+)";
+  const std::string program = testing::TempDir() + "/tconv_export_host";
+  const auto kernels_at = [&](const std::vector<std::string>& kernels, const std::string& widths) {
+    compile(host_with(export_layer(dense_1d(), 8, {4096}), kernels) + main_function, "-o '" + program + "'");
+    std::string output(64, '\0');
+    FILE* const pipe = popen(("'" + program + "' " + widths).c_str(), "r");
+    output.resize(std::fread(output.data(), 1, output.size(), pipe));
+    EXPECT_EQ(pclose(pipe), 0);
+    return output;
+  };
+  // Outputs are two longer than inputs. Boxes of 10: one, where a row of outputs has no more; two would begin 10
+  // apart, which suits vectors of 2, and not of 4. Rows of odd widths are no vectors at all.
+  EXPECT_EQ(kernels_at({kernel(4, 10), kernel(2, 10), kernel(1, 10)}, "8 12 24 10 7"), "0 1 1 1 2 ");
+  EXPECT_EQ(kernels_at({kernel(4, 10), kernel(4, 12), kernel(4, 11)}, "8 12 24 10"), "0 1 1 none ");
 }
 
 TEST(Export, RefusesWhatItCannotWrite) {

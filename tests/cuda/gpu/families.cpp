@@ -76,6 +76,7 @@ int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
   reference_on_gpu(g, c.shape, wide(expected.x), wide(expected.w), wide(expected.b), wide(expected.y));
   const Verdict verdict = run.check(tools, expected);
   touched.insert(family_of(run.kernel_name()));
+  if (run.kernel_name().find("_turned") != std::string::npos) touched.insert("turn_x");
   if (verdict.right(c.mode.bar * 1.3)) return 0;
   std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
               verdict.outcome.error, verdict.outcome.worst, verdict.outcome.bad,
@@ -90,13 +91,17 @@ int families() {
   const Tools tools;
   std::set<std::string> touched, missing{"implicit_gemm", "direct", "generic"};
   const bool hopper = gpu().major == 9;
-  if (hopper) missing.insert({"warpgroup_gemm", "panel_gemm"});
+  if (hopper) missing.insert({"warpgroup_gemm", "panel_gemm", "turn_x"});
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
-  // the choice for layers larger than these; of one channel block, then of several.
-  const std::pair<const char*, const char*> all_asked[] = {
-      {"TCONV_NO_WGMMA", "1"}, {"TCONV_PREFER_PANELS", "1"}, {"TCONV_PREFER_PANELS", "2"}, {"", ""}};
+  // the choice for layers larger than these; of one channel block, then of several, and of
+  // turned x.
+  const std::pair<const char*, const char*> all_asked[] = {{"TCONV_NO_WGMMA", "1"},
+                                                           {"TCONV_PREFER_PANELS", "1"},
+                                                           {"TCONV_PREFER_PANELS", "2"},
+                                                           {"TCONV_PREFER_PANELS", "turned"},
+                                                           {"", ""}};
   for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS");
