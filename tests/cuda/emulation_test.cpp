@@ -376,7 +376,7 @@ TEST(Emulation, TurnedPanels) {
   };
   using enum Layout;
   const Turned layers[] = {
-      {2, 136, 256, {4, 5}, {2, 2}, {2, 2}, DType::f32, Precision::tf32, channels_first, 3, 1},
+      {2, 244, 256, {4, 5}, {2, 2}, {2, 2}, DType::f32, Precision::tf32, channels_first, 3, 1},  // an octet of zeros
       {2, 64, 128, {4, 4}, {4, 4}, {2, 2}, DType::f16, Precision::fp32, channels_first, 5, 1},
       {1, 40, 64, {32}, {8}, {4}, DType::f32, Precision::fp32, channels_first, 3, 1},
       {1, 32, 128, {200}, {4}, {2}, DType::bf16, Precision::fp32, channels_first, 2, 1},

@@ -252,7 +252,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   c.x_stages = 0, c.fill_buffers = 1;
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
-  if (!c.x_channels_last || c.x_vector == 4) {
+  const bool loads = !c.x_channels_last || c.x_vector == 4;
+  if (loads) {
     for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;
       add_rows(c, positions, boxes);
@@ -262,8 +263,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     add_rows(c, positions, boxes);
     c.box_parts = 1;
   }
-  // Turned x pays where many row blocks read it.
-  if (limits.turns && layer.types * layer.channel_blocks >= 4) {
+  // Turned x pays where many row blocks read it, or threads would load it element by element.
+  if (limits.turns && (layer.types * layer.channel_blocks >= 4 || !loads)) {
     c.turned = true, c.x_channels_last = false, c.x_vector = 1;
     for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;

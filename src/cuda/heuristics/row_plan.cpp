@@ -139,7 +139,7 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
 
 int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word, int parts) const {
   const int64_t channels = int64_t(8) * channels_per_word;
-  const int64_t octets = (geometry.group_in + channels - 1) / channels;
+  const int64_t octets = device::round_up(int((geometry.group_in + channels - 1) / channels), octet_group);
   int64_t steps = 0;
   for (int t = 0; t < type; ++t) steps += int64_t(types[std::size_t(t)].steps.size());
   return steps * rows() * 8 * parts * octets * geometry.groups * channel_blocks;
@@ -338,9 +338,11 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   constexpr int64_t slab_bytes = 16 * 1024;
   int64_t most_steps = 1;
   for (const BlockType& type : plan.types) most_steps = std::max(most_steps, int64_t(type.steps.size()));
-  for (const int group : {2, 4})
-    if (octets % group == 0 && group * most_steps * plan.rows() * 32 * weight_parts <= slab_bytes)
+  for (const int group : {2, 4}) {
+    const int64_t padded = (octets + group - 1) / group * group;
+    if (padded * 10 <= octets * 11 && group * most_steps * plan.rows() * 32 * weight_parts <= slab_bytes)
       plan.octet_group = group;
+  }
   return true;
 }
 

@@ -29,6 +29,7 @@ constexpr double divided = 1.67;        // staging, where eight rows are not who
 constexpr double load_latency = 637;    // from the request of a slot to its use, under load
 constexpr double through_latency =
     1030;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+constexpr double joined_words = 1.2;    // 16-bit channels: what is not known of tiles that join them to words
 constexpr double launch_latency = 7000;
 constexpr double overlap_lost = 0.663;  // of what teams could hide of each other
 
@@ -179,7 +180,8 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double together = teams.together(resources, limits);
   const double alone = teams.rounds * std::max(chain, loads);
   const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
-  return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load;
+  const double cycles = std::max(together, alone) + overlap_lost * std::min(together, alone);
+  return cycles * (device::channels_per_word(c) == 2 ? joined_words : 1) + launch_latency + resident_load;
 }
 
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, const RowPlan& rows,
@@ -227,7 +229,10 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
         c.window = window;
         if (window > 1 && (!c.y_rows || positions.w <= c.box.w || device::box_advance(c) * 2 <= c.box.w)) continue;
         for (const int octets : {4, 2, 1}) {
-          if (octets > 1 && device::octets_of(c) % octets != 0) continue;
+          // Whole chunks of channels, without octets that are padding.
+          if (octets > 1 && g.group_in % (8 * octets * device::channels_per_word(c)) != 0 &&
+              ceil_div(int(g.group_in), 8 * device::channels_per_word(c)) % octets != 0)
+            continue;
           c.chunk_words = 8 * octets;
           // Streamed weights, one team.
           c.teams = 1, c.resident_steps = 0;

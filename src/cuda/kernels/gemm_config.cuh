@@ -153,8 +153,11 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 }
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
-/// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+/// Octets of channel words in all, some of zeros where groups of them are packed together; a layer of at most four
+/// words has one, with two steps in it.
+constexpr int octets_of(const GemmConfig& c) {
+  return round_up(ceil_div(c.group_in, 8 * channels_per_word(c)), c.octet_group);
+}
 constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
 constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
 /// The A fragments of one octet and step.

@@ -2,17 +2,12 @@
 #pragma once
 
 #include "element.cuh"
+#include "words.cuh"
 
 namespace tconv::device {
 
 template <class Element>
 constexpr int vector_of = 16 / int(sizeof(Element));
-
-/// 32-bit words as they lie in memory. One word may hold a single 16-bit element.
-template <int Count>
-struct alignas(Count * 4) Words {
-  u32 word[Count];
-};
 
 /// `Count` elements from an address aligned to all of them.
 template <class Element, int Count>
@@ -91,24 +86,6 @@ __device__ inline void store_words(Element* to, const Words<WordCount>& w) {
     to->bits = u16(w.word[0]);
   else
     *reinterpret_cast<Words<WordCount>*>(to) = w;
-}
-
-/// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
-template <class Element>
-__device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, int shift) {
-  const int bytes = shift * int(sizeof(Element));
-  u32 w[8], v[6], r[5];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) w[i] = low.word[i], w[i + 4] = high.word[i];
-#pragma unroll
-  for (int i = 0; i < 6; ++i) v[i] = bytes & 8 ? w[i + 2] : w[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) r[i] = bytes & 4 ? v[i + 1] : v[i];
-  Words<4> result;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    result.word[i] = sizeof(Element) == 2 ? __funnelshift_r(r[i], r[i + 1], bytes % 4 * 8) : r[i];
-  return result;
 }
 
 }  // namespace tconv::device

@@ -67,6 +67,9 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   for (int i = 0; i < 4; ++i) result |= unsigned(bytes >> ((selector >> (4 * i) & 7) * 8) & 0xff) << (8 * i);
   return result;
 }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  return unsigned((low | std::uint64_t(high) << 32) >> (shift & 31));
+}
 inline int min(int a, int b) {
   return a < b ? a : b;
 }

@@ -9,6 +9,7 @@
 #include "epilogue/row_place.cuh"
 #include "epilogue/vector_store.cuh"
 #include "tile.cuh"
+#include "words.cuh"
 
 namespace tconv::device {
 
@@ -178,19 +179,37 @@ struct PanelStore {
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
     int first = product * columns + first_column_of_lane();
     asm volatile("" : "+r"(first));
+    if constexpr (dense) {
 #pragma unroll
-    for (int n = 0; n < columns / 8; ++n)
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int position = first + n * 8 + e;
+          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+            write(at + position * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+        }
+    } else {
+      // A lane's next column is eight positions further, in the same row or in one of the next.
+      constexpr int positions = runs_per_line * extent.w, next_row = run_stride - extent.w * C.stride.w;
+      int w[2];
+      Element* to[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
-        const float value = sum[n * 4 + half * 2 + e];
-        if constexpr (dense) {
-          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
-            write(at + position * C.stride.w, phase, value, bias);
-        } else if (w < C.box.w && row < runs_per_line) {
-          write(at + row * run_stride + w * C.stride.w, phase, value, bias);
-        }
+        w[e] = (first + e) % extent.w;
+        to[e] = at + (first + e) / extent.w * run_stride + w[e] * C.stride.w;
       }
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const bool exists = product * columns + n * 8 + 8 <= positions || first + n * 8 + e < positions;
+          if (w[e] < C.box.w && exists) write(to[e], phase, sum[n * 4 + half * 2 + e], bias);
+          w[e] += 8, to[e] += 8 * C.stride.w;
+#pragma unroll
+          for (int rows = 0; rows < ceil_div(8, extent.w); ++rows)
+            if (w[e] >= extent.w) w[e] -= extent.w, to[e] += next_row;
+        }
+    }
   }
 
   /// The run of a lane that stages it.
@@ -233,21 +252,27 @@ struct PanelStore {
       }
     }
   }
-  /// Of flat products: lanes take vectors in turn, and those that memory has not aligned element by element.
+  /// Of flat products: lanes take vectors in turn. Where a run is not aligned in memory as it is staged, they join
+  /// theirs from two that are.
   __device__ static void store_flat(const Element* staging, const Run* table) {
-    constexpr int vectors = run_stride / vector, skew = panel_flat_skew(C);
+    constexpr int width = C.box.w * C.stride.w, skew = panel_flat_skew(C);
+    constexpr int vectors = ceil_div(width + vector - 1, vector);
 #pragma unroll 2
     for (int item = lane_index(); item < runs * vectors; item += warp_size) {
-      const int index = item / vectors, place = item % vectors * vector, c = place - skew;
+      const int index = item / vectors;
       const Run run = table[index];
-      const Element* const from =
-          staging + index / runs_per_line * line_stride + index % runs_per_line * run_stride + place;
+      const int c = item % vectors * vector - skew_of<vector>(run.at);  // the run's output the vector begins with
+      if (c >= run.end) continue;
+      const int place = index / runs_per_line * line_stride + index % runs_per_line * run_stride + skew + c;
       if (skew_of<vector>(run.at) == skew) {
-        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(from));
+        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(staging + place));
       } else {
-#pragma unroll
-        for (int i = 0; i < vector; ++i)
-          if (c + i >= run.first && c + i < run.end) run.at[c + i] = from[i];
+        const int shift = (place % vector + vector) % vector;
+        const auto* const two = reinterpret_cast<const Words<4>*>(staging + (place - shift));
+        const Words<4> low = place < shift ? Words<4>{} : two[0];  // nothing is staged before the first run
+        const Words<4> v = shifted<Element>(low, two[1], shift);
+        device::store_vector<vector>(run.at, run.first, run.end, c,
+                                     make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
       }
     }
   }
