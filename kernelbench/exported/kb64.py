@@ -82,6 +82,7 @@ struct GemmConfig {
 
   // Row blocks, see RowPlan.
   int types, channel_blocks, channels_per_block;
+  int x_phases;           // neighbouring inputs along the width that are one position; `stride` is that of positions
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
@@ -142,18 +143,19 @@ constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chu
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
-// The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
-// position the box needs.
+// The x tile. Copies along the width start at multiples of the vector, `lead` positions before the first one that the
+// box needs.
+constexpr int x_alignment(const GemmConfig& c) { return c.x_channels_last ? 1 : max_of(c.x_vector / c.x_phases, 1); }
 constexpr int x_lead(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
+  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
 }
-/// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_positions(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
@@ -167,16 +169,28 @@ constexpr int x_unit_lanes(const GemmConfig& c) {
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
   return lanes;
 }
-/// Where in the x tile a step with this shift finds the first column's position.
+/// Panels hold the first input of every position, then the second of every position, ...: how far these are apart.
+/// Eight lanes write neighbouring inputs, of several slices where channels are last, and their banks must differ.
+constexpr int x_phase_stride(const GemmConfig& c) {
+  const int positions = tile_positions(c);
+  if (c.x_phases == 1) return positions;
+  const int neighbours = c.x_channels_last ? 32 / c.chunk_words : 8, residue = max_of(neighbours / c.x_phases, 1);
+  return positions + ((residue - positions) % 8 + 8) % 8;
+}
+/// Where in the x tile a step with this shift finds the first column's position. Along the width shifts are inputs.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
-  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
+  const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
+  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
+          w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
+/// Outputs from an input to the next along the width: the layer's stride.
+constexpr int input_stride(const GemmConfig& c) { return c.stride.w / c.x_phases; }
 /// Phases along the width with and without taps.
 constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
-  return phase_has_taps(phase, c.kernel.w, c.stride.w, c.dilation.w);
+  return phase_has_taps(phase % input_stride(c), c.kernel.w, input_stride(c), c.dilation.w);
 }
 constexpr int phase_with_taps(const GemmConfig& c, int index) {
   int phase = 0;
@@ -225,7 +239,8 @@ constexpr int row_slab_bytes(const GemmConfig& c) {
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
+                    min_of(input_stride(c), c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -245,7 +260,7 @@ constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ?
 constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
-  const int step = max_of(4, c.x_vector);
+  const int step = max_of(max_of(4, c.x_vector) / c.x_phases, 1);
   return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
 }
 
@@ -296,7 +311,7 @@ constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
-  const int positions = x_positions(c), residue = 8 / panel_slices(c);
+  const int positions = c.x_phases * x_phase_stride(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
@@ -1466,6 +1481,7 @@ struct ImplicitGemm {
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
+// Where several inputs are one position, phases go on to the next ones and shifts may be negative.
 //
 // A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
 // a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
@@ -1478,7 +1494,7 @@ namespace tconv::device {
 __device__ inline int tap_of(int shift, int phase, int stride, int dilation, int kernel) {
   const int target = shift * stride + phase;
   const int k = target / dilation;
-  return target % dilation == 0 && k < kernel ? k : -1;
+  return target >= 0 && target % dilation == 0 && k < kernel ? k : -1;
 }
 
 /// Takes the fastest index off a running index.
@@ -1526,7 +1542,7 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   const int co = channel_block * C.channels_per_block + row.channel;
   const int kd = tap_of(shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
   const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
-  const int kw = tap_of(shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  const int kw = tap_of(shift.w, row.phase.w, input_stride(C), C.dilation.w, C.kernel.w);
   Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
                 co * p.stride_out};
   if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
@@ -2089,7 +2105,7 @@ struct PanelStore {
         const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
         const float value = sum[n * 4 + half * 2 + e];
         if constexpr (dense) {
-          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+          if ((product + 1) * columns <= tile_positions(C) || position < tile_positions(C))
             write(at + position * C.stride.w, phase, value, bias);
         } else if (w < C.box.w && row < runs_per_line) {
           write(at + row * run_stride + w * C.stride.w, phase, value, bias);
@@ -2374,6 +2390,9 @@ __device__ inline void release(u32 barrier) {
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
 // joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
 // four words are one load, and neighbouring threads have neighbouring slices.
+//
+// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
+// then the second of all, and a tap begins in the phase it reads.
 
 
 namespace tconv::device {
@@ -2405,8 +2424,10 @@ struct XPanel {
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
   static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
+  static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
   static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
+  static_assert(lanes * unit % phases == 0);
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
@@ -2435,11 +2456,13 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
+      constexpr int row_inputs = C.x_phases * extent.w;
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       C.x_phases * (tile.origin.w - C.reach.w - x_lead(C))};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
-        const int w = start.w + position % extent.w, row = position / extent.w;
+        const int w = start.w + position % row_inputs, row = position / row_inputs;
         const int slice = row / extent.h, image = slice / extent.d;
         const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
         const bool inside = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
@@ -2482,13 +2505,17 @@ struct XPanel {
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         if (!has_unit(j) || !has_slice(k)) continue;
+        const int first = lane() * unit;
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
-                          (lane() + j * lanes) * unit;
+                          first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
         if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
           put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+        } else if constexpr (phases > 1) {
+          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+          put(to + x_phase_stride(C), word<1>(v, 0), word<1>(v, 1), word<1>(v, 2), word<1>(v, 3));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
           const bool swap = lane_index() / 4 % 2 != 0;
@@ -2644,7 +2671,7 @@ struct PanelGemm {
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
       load_x(p, shared);
     } else {
-      ptx::registers_increase<multiplying_registers(C)>();
+      if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
     }
   }
@@ -3170,7 +3197,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
-    .types = 1, .channel_blocks = 2, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
@@ -3222,7 +3249,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
-    .types = 1, .channel_blocks = 2, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0,
@@ -3311,7 +3338,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
-    .types = 1, .channel_blocks = 2, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0,
@@ -3410,7 +3437,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
-    .types = 1, .channel_blocks = 2, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 4, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2,
@@ -3462,7 +3489,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
-    .types = 1, .channel_blocks = 2, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 4, .tiles_m = 4, .tiles_n = 8,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
@@ -3516,7 +3543,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
-    .types = 1, .channel_blocks = 2, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 256}, .warps_m = 1, .warps_n = 4, .tiles_m = 4, .tiles_n = 8,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2,
@@ -3648,7 +3675,7 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
       return false;
     ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
     // Boxes of whole rows of another size need not begin where vectors do.
-    if (params.boxes.w > 1 && config.x_vector > 1 && box_advance(config) % config.x_vector != 0) return false;
+    if (params.boxes.w > 1 && box_advance(config) % x_alignment(config) != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
@@ -3730,7 +3757,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_5ccc1aab2ef7_sm{architecture}",
+        name=f"tconv_kb64_a2575b094ead_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

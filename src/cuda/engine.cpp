@@ -388,12 +388,24 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
-           "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
+           (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") + "_k" + number(c.chunk_words) +
+           (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   return name + "_" + number(device::row_tiles_of(c) * 16) + "x" + box + "_w" + number(c.warps_m) + "x" +
          number(c.warps_n) + tail;
+}
+
+/// The rows of a wide plan, where the kernels that take it suit the layer.
+bool plan_wide_rows(State& s) {
+  const int per_word = s.channels_per_word(), parts = s.math == Math::fp32 ? 2 : 1;
+  const bool last = s.layer.layout == Layout::channels_last;
+  // For tests and timings: as many inputs of a position as are asked for.
+  const char* const inputs = std::getenv("TCONV_X_PHASES");
+  return (inputs ? make_wide_row_plan(s.geometry, per_word, parts, last, std::atoi(inputs), s.rows)
+                 : make_wide_row_plan(s.geometry, per_word, parts, last, s.rows)) &&
+         suits_warpgroups(s.geometry, s.math, s.rows);
 }
 
 }  // namespace
@@ -413,13 +425,9 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, const DeviceProperties
   state->family = family_of(*state);
   if (state->family == Family::gemm) {
     const Geometry& g = state->geometry;
-    const int per_word = state->channels_per_word();
-    const int parts = state->math == Math::fp32 ? 2 : 1;
-    if (device.major == 9 && !std::getenv("TCONV_NO_WGMMA") &&
-        make_wide_row_plan(g, per_word, parts, layer.layout == Layout::channels_last, state->rows) &&
-        suits_warpgroups(g, state->math, state->rows))
+    if (device.major == 9 && !std::getenv("TCONV_NO_WGMMA") && plan_wide_rows(*state))
       state->family = Family::warpgroup;
-    if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {
+    if (state->family == Family::gemm && !make_row_plan(g, state->channels_per_word(), 4, state->rows)) {
       state->family = Family::generic;
     } else {
       const GemmConfig c = pack_config(g, state->math, state->rows);

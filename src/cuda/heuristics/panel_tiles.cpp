@@ -37,6 +37,15 @@ constexpr double vector_instructions = 17.4;  // channels last, for a stored vec
 constexpr double flat_vector_instructions = 58;
 constexpr double overlap_lost = 0.403;  // of what teams could hide of each other
 
+/// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
+/// kernel serves what would be less.
+int least_positions(const GemmConfig& c) {
+  return c.x_phases > 1 ? 16 : 64;
+}
+int least_columns(const GemmConfig& c) {
+  return c.x_phases > 1 ? 8 : 32;
+}
+
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
 }
@@ -60,11 +69,13 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
   for (const int tiles : {1, 2, 4})
     for (const int per_row : {1, 2}) {
       if (tiles % per_row != 0) continue;
-      std::set<int> widths{64, 96, 128, 160, 192, 224, 256};
+      std::set<int> widths{least_positions(c), 64, 96, 128, 160, 192, 224, 256};
       for (int parts = 1; parts <= 24; ++parts)
         widths.insert(round_up(ceil_div(ceil_div(positions.w, parts), per_row), 8));
       for (const int width : widths) {
-        if (width < 32 || width > widest || width * tiles < 64 || width * tiles > 256) continue;
+        if (width < least_columns(c) || width > widest || width * tiles < least_positions(c) ||
+            width * tiles > 256)
+          continue;
         c.panel_columns = width, c.position_tiles = tiles, c.box.w = width * per_row;
         if (ceil_div(positions.w, c.box.w) * c.box.w > 1.4 * positions.w + 8) continue;
         const int rows = c.box_parts * tiles / per_row;
@@ -89,7 +100,8 @@ void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<Ge
     const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
     for (const int tiles : {1, 2, 4}) {
       c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
-      if (c.panel_columns >= 32 && c.panel_columns <= widest && panel_positions(c) <= 256) found.push_back(c);
+      if (c.panel_columns >= least_columns(c) && c.panel_columns <= widest && panel_positions(c) <= 256)
+        found.push_back(c);
     }
   };
   const auto sizes = [](int limit) {
@@ -134,7 +146,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
-  const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
+  const double x_unique =
+      c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_words * 4;
   const double memory = members * stored + team_blocks * x_unique;
   const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle,
@@ -214,7 +227,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       group = g;
     }
     c.resident_steps = 0, c.steps_per_slab = slab;
-    c.teams = 1, c.blocks_per_sm = device::members_of(c) > 1 ? 1 : 2;
+    c.teams = 1, c.blocks_per_sm = 1;
+    if (c.x_phases > 1) consider(c);  // many inputs may want the registers of two blocks
+    c.blocks_per_sm = device::members_of(c) > 1 ? 1 : 2;
     consider(c);
     if (!steps.equal || device::block_sets_of(c) > limits.multiprocessors) return;
     c.resident_steps = steps.most, c.steps_per_slab = group;

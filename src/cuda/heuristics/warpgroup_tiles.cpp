@@ -217,6 +217,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
   };
   for (const int tiles64 : {1, 2, 4}) {
+    if (rows.x_phases > 1) break;  // only panels have the inputs of a position apart
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

@@ -185,7 +185,7 @@ struct PanelStore {
         const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
         const float value = sum[n * 4 + half * 2 + e];
         if constexpr (dense) {
-          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+          if ((product + 1) * columns <= tile_positions(C) || position < tile_positions(C))
             write(at + position * C.stride.w, phase, value, bias);
         } else if (w < C.box.w && row < runs_per_line) {
           write(at + row * run_stride + w * C.stride.w, phase, value, bias);
