@@ -127,7 +127,7 @@ Case random_case(std::mt19937& rng) {
     }
     const int64_t width_stride = l.stride[std::size_t(l.dims - 1)];
     if (few) {
-      l.out_channels = l.groups * pick(1, 32), l.in_channels = l.groups * pick(6, 40);
+      l.out_channels = l.groups * pick(1, 32), l.in_channels = l.groups * pick(9, 40);
       l.kernel[std::size_t(l.dims - 1)] = pick(2, 7);
     } else if (rows64)
       l.out_channels = l.groups * 64 * pick(1, 4) / width_stride;
