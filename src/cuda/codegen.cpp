@@ -56,7 +56,7 @@ std::string config_text(const GemmConfig& c) {
       << "    .x_channels_last = " << text(c.x_channels_last) << ", .y_rows = " << text(c.y_rows)
       << ", .x_vector = " << c.x_vector << ",\n"
       << "    .types = " << c.types << ", .channel_blocks = " << c.channel_blocks
-      << ", .channels_per_block = " << c.channels_per_block << ",\n"
+      << ", .channels_per_block = " << c.channels_per_block << ", .x_phases = " << c.x_phases << ",\n"
       << "    .phase_major = " << text(c.phase_major) << ", .width_phases = " << c.width_phases
       << ", .width_slots = " << c.width_slots << ", .stage_group_tiles = " << c.stage_group_tiles
       << ", .stage_group_lines = " << c.stage_group_lines << ", .masked = " << text(c.masked) << ",\n"

@@ -73,6 +73,19 @@ device::ImageStrides image_strides(const ConstTensor& t) {
   return {t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]), int(t.strides[4])};
 }
 
+constexpr std::size_t workspace_alignment = 256;
+std::size_t round_up(std::size_t bytes) {
+  return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
+}
+
+/// Weights packed for a plan of rows: what it fixes is the layer's, and any shape is served from it.
+struct Packing {
+  Family family;  // gemm or warpgroup
+  RowPlan rows;
+  std::size_t offset = 0, bytes = 0;  // in the packed weight
+  std::shared_ptr<const Kernel> kernel;
+};
+
 /// What is fixed for a layer on a device; shared by the plan and its bindings.
 struct State {
   State(const Layer& l, const DeviceProperties& d)
@@ -91,18 +104,23 @@ struct State {
   DeviceLimits limits;
   Math math;
   Family family = Family::generic;
-  RowPlan rows;
-  std::shared_ptr<const Kernel> pack;
+  std::vector<Packing> packings;  // of the families that have rows, in the order they are packed
 
   mutable std::mutex mutex;
   mutable std::shared_ptr<const Kernel> generic;
   mutable std::vector<std::pair<device::DirectConfig, std::shared_ptr<const Kernel>>> direct;
 
   int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
-  bool has_rows() const { return family == Family::gemm || family == Family::warpgroup; }
+  bool has_rows() const { return !packings.empty(); }
   std::size_t packed_bytes() const {
-    const int parts = family == Family::warpgroup && math == Math::fp32 ? 2 : 1;
-    return has_rows() ? std::size_t(rows.weight_words(geometry, channels_per_word(), parts)) * 4 : 0;
+    return packings.empty() ? 0 : packings.back().offset + packings.back().bytes;
+  }
+  void add_packing(Family of, RowPlan rows) {
+    const int parts = of == Family::warpgroup && math == Math::fp32 ? 2 : 1;
+    const std::size_t offset = round_up(packed_bytes());
+    const std::size_t bytes = std::size_t(rows.weight_words(geometry, channels_per_word(), parts)) * 4;
+    auto kernel = get_kernel({pack_source(pack_config(geometry, math, rows), rows, geometry), "pack", 0}, device);
+    packings.push_back({of, std::move(rows), offset, bytes, std::move(kernel)});
   }
 };
 
@@ -113,11 +131,6 @@ Family family_of(const State& s) {
   // A tensor core multiplies 16 rows by 8 words whether they are there or not.
   const bool few = g.group_in * g.group_out <= 16 && g.group_in <= 8 && g.group_out <= 8;
   return few ? Family::direct : Family::gemm;
-}
-
-constexpr std::size_t workspace_alignment = 256;
-std::size_t round_up(std::size_t bytes) {
-  return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
 }
 
 class CudaBinding final : public EngineBinding {
@@ -139,7 +152,9 @@ class CudaBinding final : public EngineBinding {
   struct Gemm {
     GemmConfig config;
     std::shared_ptr<const Kernel> kernel, turn;
+    std::size_t packed_offset = 0;
   };
+  std::vector<TileChoice> choices_for(const Packing& packing, const Access& access) const;
   std::size_t turned_bytes_of(const GemmConfig& config) const;
   Access access_of(const Operands& operands) const;
   const Gemm& gemm_for(const Access& access) const;
@@ -207,15 +222,18 @@ std::size_t CudaBinding::turned_bytes_of(const GemmConfig& c) const {
 }
 
 void pack_on_device(const State& s, const ConstTensor& weight, void* packed, void* stream) {
-  const device::PackParams params{.weight = weight.data,
-                                  .packed = static_cast<unsigned*>(packed),
-                                  .stride_in = weight.strides[0],
-                                  .stride_out = weight.strides[1],
-                                  .stride_d = weight.strides[2],
-                                  .stride_h = weight.strides[3],
-                                  .stride_w = weight.strides[4],
-                                  .words = int64_t(s.packed_bytes() / 4)};
-  s.pack->launch(device::launch_of(params, s.device.multiprocessors), params, stream);
+  for (const Packing& packing : s.packings) {
+    const device::PackParams params{
+        .weight = weight.data,
+        .packed = reinterpret_cast<unsigned*>(static_cast<unsigned char*>(packed) + packing.offset),
+        .stride_in = weight.strides[0],
+        .stride_out = weight.strides[1],
+        .stride_d = weight.strides[2],
+        .stride_h = weight.strides[3],
+        .stride_w = weight.strides[4],
+        .words = int64_t(packing.bytes / 4)};
+    packing.kernel->launch(device::launch_of(params, s.device.multiprocessors), params, stream);
+  }
 }
 
 class CudaPlan final : public EnginePlan {
@@ -282,14 +300,11 @@ Access CudaBinding::access_of(const Operands& o) const {
   return a;
 }
 
-const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [known, gemm] : gemms_)
-    if (known == access) return *gemm;
+/// The tiles that serve views from one packing of the weights, the best first.
+std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const Access& access) const {
   const State& s = *state_;
-  const bool warpgroup = s.family == Family::warpgroup;
-  auto choices = (warpgroup ? price_warpgroup_tiles : price_tiles)(s.geometry, s.math, s.rows,
-                                                                   shape_class(s.layer, shape_), access, s.limits);
+  auto choices = (packing.family == Family::warpgroup ? price_warpgroup_tiles : price_tiles)(
+      s.geometry, s.math, packing.rows, shape_class(s.layer, shape_), access, s.limits);
   // Workspace was measured out for aligned tensors: other views turn x where it is enough for them.
   if (!gemms_.empty())
     std::erase_if(choices, [&](const TileChoice& choice) {
@@ -305,11 +320,31 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
         return c.panel_columns > 0 && c.turned == turned && device::members_of(c) >= at_least;
       });
   }
+  return choices;
+}
+
+const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [known, gemm] : gemms_)
+    if (known == access) return *gemm;
+  const State& s = *state_;
+  // What the general kernel takes beside its prices, which are compared with each other otherwise.
+  constexpr double general_share = 1.8;
+  const Packing* best = nullptr;
+  TileChoice choice;
+  for (const Packing& packing : s.packings) {
+    const auto choices = choices_for(packing, access);
+    if (choices.empty()) continue;
+    const double cycles = choices.front().cycles * (packing.family == Family::gemm ? general_share : 1);
+    if (best && choice.cycles <= cycles) continue;
+    best = &packing, choice = {choices.front().config, cycles};
+  }
   auto gemm = std::make_unique<Gemm>();
-  if (!choices.empty()) {
-    const GemmConfig& c = gemm->config = choices.front().config;
-    gemm->kernel = get_kernel({warpgroup ? warpgroup_source(c, s.rows) : gemm_source(c, s.rows), "forward",
-                               warpgroup ? device::team_shared_bytes(c) : device::shared_bytes(c)},
+  if (best) {
+    const GemmConfig& c = gemm->config = choice.config;
+    gemm->packed_offset = best->offset;
+    gemm->kernel = get_kernel({c.teams ? warpgroup_source(c, best->rows) : gemm_source(c, best->rows), "forward",
+                               c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                               s.device);
   }
   if (gemm->config.turned) {
@@ -337,7 +372,8 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     return run_generic(o, options);
   device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.y = o.output->data;
-  params.weight = static_cast<const unsigned*>(packed);
+  params.weight =
+      reinterpret_cast<const unsigned*>(static_cast<const unsigned char*>(packed) + gemm.packed_offset);
   params.bias = o.bias ? o.bias->data : nullptr;
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
   if (c.turned) {
@@ -423,12 +459,36 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
-           (c.turned ? "_turned" : "") + "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
+           (c.turned ? "_turned" : "") + (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") + "_k" +
+           number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   return name + "_" + number(device::row_tiles_of(c) * 16) + "x" + box + "_w" + number(c.warps_m) + "x" +
          number(c.warps_n) + tail;
+}
+
+/// How the weights of a layer are packed: for the kernels of warpgroups where they suit it, else for the general
+/// one; and where it has few rows, also for positions of several inputs, which shapes of wide rows take.
+void plan_packings(State& s) {
+  const int per_word = s.channels_per_word(), parts = s.math == Math::fp32 ? 2 : 1;
+  const bool last = s.layer.layout == Layout::channels_last;
+  RowPlan rows;
+  const auto wide = [&](int inputs) {
+    return make_wide_row_plan(s.geometry, per_word, parts, last, inputs, rows) &&
+           suits_warpgroups(s.geometry, s.math, rows);
+  };
+  const bool warpgroups = s.device.major == 9 && !std::getenv("TCONV_NO_WGMMA");
+  // For tests and timings: as many inputs of a position as are asked for.
+  const char* const asked = std::getenv("TCONV_X_PHASES");
+  if (warpgroups && wide(asked ? std::atoi(asked) : 1))
+    s.add_packing(Family::warpgroup, std::move(rows));
+  else if (make_row_plan(s.geometry, per_word, 4, rows))
+    s.add_packing(Family::gemm, std::move(rows));
+  if (s.packings.empty() || !warpgroups || asked || !s.limits.turns) return;
+  if (make_wide_row_plan(s.geometry, per_word, parts, last, rows) && rows.x_phases > 1 &&
+      suits_warpgroups(s.geometry, s.math, rows))
+    s.add_packing(Family::warpgroup, std::move(rows));
 }
 
 }  // namespace
@@ -447,19 +507,8 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, const DeviceProperties
   auto state = std::make_shared<State>(layer, device);
   state->family = family_of(*state);
   if (state->family == Family::gemm) {
-    const Geometry& g = state->geometry;
-    const int per_word = state->channels_per_word();
-    const int parts = state->math == Math::fp32 ? 2 : 1;
-    if (device.major == 9 && !std::getenv("TCONV_NO_WGMMA") &&
-        make_wide_row_plan(g, per_word, parts, layer.layout == Layout::channels_last, state->rows) &&
-        suits_warpgroups(g, state->math, state->rows))
-      state->family = Family::warpgroup;
-    if (state->family == Family::gemm && !make_row_plan(g, per_word, 4, state->rows)) {
-      state->family = Family::generic;
-    } else {
-      const GemmConfig c = pack_config(g, state->math, state->rows);
-      state->pack = get_kernel({pack_source(c, state->rows, state->geometry), "pack", 0}, device);
-    }
+    plan_packings(*state);
+    state->family = state->packings.empty() ? Family::generic : state->packings.front().family;
   }
   return std::make_unique<CudaPlan>(std::move(state));
 }

@@ -113,6 +113,7 @@ Case random_case(std::mt19937& rng) {
     l.groups = pick(0, 4) ? 1 : 2;
     l.in_channels = l.groups * pick(9, 40), l.out_channels = l.groups * (pick(0, 3) ? pick(17, 70) : pick(3, 16));
     const bool rows64 = pick(0, 2) == 0;  // what the panel kernel takes
+    const bool few = pick(0, 3) == 0;     // rows, so that positions have several inputs
     if (rows64) l.in_channels = l.groups * pick(24, 48);
     double work = double(l.in_channels);
     for (int d = 0; d < l.dims; ++d) {
@@ -126,7 +127,11 @@ Case random_case(std::mt19937& rng) {
       work *= double(c.input[at] * l.kernel[at]);
     }
     const int64_t width_stride = l.stride[std::size_t(l.dims - 1)];
-    if (rows64) l.out_channels = l.groups * 64 * pick(1, 4) / width_stride;
+    if (few) {
+      l.out_channels = l.groups * pick(1, 32), l.in_channels = l.groups * pick(9, 40);
+      l.kernel[std::size_t(l.dims - 1)] = pick(2, 7);
+    } else if (rows64)
+      l.out_channels = l.groups * 64 * pick(1, 4) / width_stride;
     work *= double(l.out_channels / l.groups);
     if (pick(0, 1)) c.input[std::size_t(l.dims - 1)] = (c.input[std::size_t(l.dims - 1)] + 7) / 8 * 8;
     c.batch = pick(1, 3);
@@ -204,6 +209,12 @@ void each(const Tensor& t, const Visit& visit) {
                   n * t.strides[0] + c * t.strides[1] + d * t.strides[2] + h * t.strides[3] + w * t.strides[4]);
 }
 
+/// Inputs that are one position of the kernel, by its name.
+int inputs_of_position(const std::string& kernel) {
+  std::smatch found;
+  return std::regex_search(kernel, found, std::regex("_x([248])_")) ? std::stoi(found[1]) : 1;
+}
+
 int asked(const char* name, int otherwise) {
   const char* value = std::getenv(name);
   return value ? std::atoi(value) : otherwise;
@@ -268,6 +279,8 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   }
   if (family == "panel" && std::regex_search(kernel, std::regex("_b[2-4]_")))
     ++families["panel of channel blocks"];
+  if (const int inputs = inputs_of_position(kernel); inputs > 1)
+    ++families["panel, " + std::to_string(inputs) + " inputs a position"];
   if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
   if (std::regex_search(kernel, std::regex("[x_][0-9]+(\\.[0-9]+){3}_")))
@@ -308,11 +321,16 @@ TEST(Emulation, RandomLayers) {
       setenv("TCONV_PREFER_PANELS", panels, 1);
     else
       unsetenv("TCONV_PREFER_PANELS");
+    // And some for several inputs in a position, whether or not that is worth it.
+    if (i % 8 == 3 || i % 8 == 6)
+      setenv("TCONV_X_PHASES", i % 8 == 3 ? "2" : "4", 1);
+    else
+      unsetenv("TCONV_X_PHASES");
     check(emulator, c, rng, families);
     if (::testing::Test::HasFailure() && layers < 50) break;
   }
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
-  unsetenv("TCONV_PREFER_PANELS");
+  unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_X_PHASES");
   EXPECT_GT(families["warpgroup"], 0);
 }
 
@@ -376,7 +394,8 @@ TEST(Emulation, TurnedPanels) {
   };
   using enum Layout;
   const Turned layers[] = {
-      {2, 244, 256, {4, 5}, {2, 2}, {2, 2}, DType::f32, Precision::tf32, channels_first, 3, 1},  // an octet of zeros
+      {2, 244, 256, {4, 5}, {2, 2}, {2, 2}, DType::f32, Precision::tf32, channels_first, 3, 1},  // an octet of
+                                                                                                 // zeros
       {2, 64, 128, {4, 4}, {4, 4}, {2, 2}, DType::f16, Precision::fp32, channels_first, 5, 1},
       {1, 40, 64, {32}, {8}, {4}, DType::f32, Precision::fp32, channels_first, 3, 1},
       {1, 32, 128, {200}, {4}, {2}, DType::bf16, Precision::fp32, channels_first, 2, 1},
@@ -427,6 +446,101 @@ TEST(Emulation, ImagesOfOneBoxInReverseOrder) {
     EXPECT_GT(families[family], 0) << family;
 }
 
+/// Layers of few rows, whose positions are several inputs.
+TEST(Emulation, PositionsOfSeveralInputs) {
+  struct Few {
+    int inputs;  // of a position
+    int dims, in, out, groups;
+    Extents input, kernel, stride, padding, dilation;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+  };
+  using enum Layout;
+  const Few layers[] = {
+      // Rows cut into boxes, and flat ones; of even and odd length.
+      {2, 2, 16, 32, 1, {3, 250}, {2, 3}, {1, 1}, {0, 0}, {1, 1}, DType::f32, Precision::tf32, channels_first},
+      {2, 2, 24, 32, 1, {4, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, DType::f16, Precision::fp32, channels_first},
+      {4, 2, 16, 16, 1, {3, 501}, {2, 7}, {1, 1}, {1, 3}, {1, 1}, DType::bf16, Precision::fp32, channels_first},
+      {4, 1, 40, 16, 1, {1003}, {5}, {1}, {2}, {1}, DType::f32, Precision::fp32, channels_first},
+      {8, 1, 32, 8, 1, {900}, {7}, {1}, {0}, {1}, DType::f32, Precision::tf32, channels_first},
+      {8, 2, 32, 4, 1, {7, 40}, {3, 7}, {1, 1}, {0, 5}, {1, 1}, DType::f16, Precision::fp32, channels_first},
+      // Strided, with phases that are not even in number, and dilated, with phases that have no taps.
+      {4, 2, 32, 3, 1, {16, 16}, {4, 4}, {2, 2}, {1, 1}, {1, 1}, DType::f32, Precision::tf32, channels_first},
+      {2, 2, 56, 1, 1, {5, 30}, {9, 9}, {4, 4}, {4, 4}, {1, 1}, DType::f32, Precision::fp32, channels_first},
+      {2, 1, 32, 6, 1, {333}, {9}, {3}, {4}, {1}, DType::f16, Precision::fp32, channels_first},
+      {4, 1, 48, 16, 1, {400}, {7}, {1}, {6}, {2}, DType::f16, Precision::fp32, channels_first},
+      {4, 1, 48, 16, 1, {130}, {5}, {2}, {3}, {2}, DType::f32, Precision::tf32, channels_first},
+      {8, 1, 32, 8, 1, {300}, {6}, {1}, {4}, {3}, DType::f32, Precision::fp32, channels_first},
+      // Three dimensions, groups, channels last.
+      {4,
+       3,
+       16,
+       16,
+       1,
+       {3, 4, 30},
+       {2, 3, 7},
+       {1, 1, 1},
+       {1, 1, 3},
+       {1, 1, 1},
+       DType::f32,
+       Precision::tf32,
+       channels_first},
+      {2,
+       3,
+       32,
+       24,
+       2,
+       {2, 3, 65},
+       {2, 2, 4},
+       {1, 2, 1},
+       {0, 1, 2},
+       {1, 1, 1},
+       DType::bf16,
+       Precision::fp32,
+       channels_first},
+      {4, 2, 64, 32, 2, {4, 33}, {2, 5}, {1, 1}, {0, 1}, {1, 1}, DType::f32, Precision::fp32, channels_last},
+      {2, 2, 32, 32, 1, {3, 300}, {2, 3}, {1, 1}, {1, 1}, {1, 1}, DType::f16, Precision::fp32, channels_last},
+      {8, 2, 16, 8, 1, {5, 70}, {3, 5}, {1, 1}, {1, 2}, {1, 1}, DType::f32, Precision::tf32, channels_last},
+      {4,
+       3,
+       64,
+       3,
+       1,
+       {3, 3, 12},
+       {2, 2, 4},
+       {1, 2, 2},
+       {0, 1, 1},
+       {1, 1, 1},
+       DType::bf16,
+       Precision::fp32,
+       channels_last},
+      {8, 2, 32, 8, 1, {4, 40}, {2, 5}, {1, 2}, {0, 1}, {1, 2}, DType::f16, Precision::fp32, channels_last},
+  };
+  Emulator emulator;
+  std::mt19937 rng(1);
+  for (const Few& few : layers) {
+    Case c;
+    Layer& l = c.layer;
+    l.dims = few.dims, l.in_channels = few.in, l.out_channels = few.out, l.groups = few.groups, l.bias = true;
+    l.dtype = few.dtype, l.precision = few.precision, l.layout = few.layout;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
+      l.kernel[d] = few.kernel[d], l.stride[d] = few.stride[d], c.input[d] = few.input[d];
+      l.padding[d] = few.padding[d], l.dilation[d] = few.dilation[d];
+    }
+    c.batch = 2;
+    c.text = "layer " + std::to_string(&few - layers);
+    std::map<std::string, int> families;
+    setenv("TCONV_X_PHASES", std::to_string(few.inputs).c_str(), 1);
+    const bool turned = (&few - layers) % 3 == 1;
+    setenv("TCONV_PREFER_PANELS", turned ? "turned" : "1", 1);
+    check(emulator, c, rng, families);
+    EXPECT_EQ(families["panel, " + std::to_string(few.inputs) + " inputs a position"], 1) << c.text;
+    EXPECT_EQ(families["turned panel"], turned) << c.text;
+  }
+  unsetenv("TCONV_X_PHASES"), unsetenv("TCONV_PREFER_PANELS");
+}
+
 /// The packed weight as numbers, those that are not zero in order.
 std::vector<double> numbers_in(DType dtype, const void* packed, int64_t words) {
   std::vector<double> numbers;
@@ -436,6 +550,7 @@ std::vector<double> numbers_in(DType dtype, const void* packed, int64_t words) {
   return numbers;
 }
 
+/// Once for each input of a position.
 TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
   Emulator emulator;
   std::mt19937 rng(unsigned(asked("TCONV_EMULATED_SEED", 1)) + 100);
@@ -444,15 +559,21 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     SCOPED_TRACE(c.text);
     DeviceProperties device = absent_device(round % 2 ? "sm_90a" : "sm_86", 2);
     device.record = &emulator;
+    // A position of several inputs has a row for each of them.
+    const int inputs = round % 4 == 3 ? 2 : 1;
+    setenv("TCONV_X_PHASES", std::to_string(inputs).c_str(), 1);
     const auto plan = make_plan(c.layer, device);
     const Geometry g = geometry_of(c.layer);
     // Numbers every dtype holds, and no word of two parts has a second; elements lie `apart`, taps slowest at
     // times.
     const int64_t count = g.in_channels() * g.group_out * g.taps(), apart = 1 + round % 3;
     Guarded w(c.layer.dtype, count * apart, NAN);
+    const auto binding = plan->bind(shape_of(c.layer, c.batch, c.input));
+    const int times = inputs_of_position(binding->kernel_name(Pass::forward));
+    EXPECT_TRUE(times == inputs || times == 1);
     std::vector<double> want;
     for (int64_t i = 0; i < count; ++i) {
-      want.push_back(double(1 + i % 255));
+      want.insert(want.end(), std::size_t(times), double(1 + i % 255));
       store_element(c.layer.dtype, w.data(), i * apart, want.back());
     }
     std::sort(want.begin(), want.end());
@@ -470,6 +591,7 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     EXPECT_TRUE(packed.intact()) << "written outside of the packed weight";
     EXPECT_EQ(numbers_in(c.layer.dtype, packed.data(), words), want);
   }
+  unsetenv("TCONV_X_PHASES");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/heuristics/warpgroup_tiles.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -105,6 +106,98 @@ TEST(RowPlan, TypesWithoutTapsHaveNoSteps) {
   for (const BlockType& type : plan.types) with_steps += !type.steps.empty();
   EXPECT_EQ(with_steps, 1);
   EXPECT_EQ(plan.types.size(), 4u);
+}
+
+/// Along the width, from the definition: output o takes tap k from input i where o + padding = stride·i +
+/// dilation·k. A row of a position has that tap at the one step that reads i, and no row has others.
+TEST(RowPlan, PositionsOfSeveralInputsTakeEveryTapOfEveryOutputOnce) {
+  std::mt19937 rng(10);
+  for (int round = 0; round < 200; ++round) {
+    Geometry g = random_geometry(rng);
+    g.kernel[2] = 1 + std::int64_t(rng() % 9);
+    const int inputs = 1 << round % 4;
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 1, 1, round % 3 == 0, inputs, plan)) continue;
+    ASSERT_EQ(plan.x_phases, inputs);
+    const int stride = int(g.stride[2]), padding = int(g.padding[2]);
+    std::map<std::tuple<Key, int, int>, int> seen;  // channel and tap, output, input
+    for (const BlockType& type : plan.types)
+      for (const Row& row : type.rows)
+        for (const Step& step : type.steps) {
+          const int kd = tap_of(step.low.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+          const int kh = tap_of(step.low.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+          EXPECT_LE(step.low.w, plan.reach.w * inputs);
+          EXPECT_GT(step.low.w, -inputs);
+          if (row.channel < 0 || kd < 0 || kh < 0) continue;
+          for (int position = -3; position < 12; ++position) {
+            const int output = position * stride * inputs + row.phase.w - padding;
+            const int input = position * inputs - step.low.w;
+            const std::int64_t rest = output + padding - std::int64_t(input) * stride;
+            if (rest < 0 || rest % g.dilation[2] != 0 || rest / g.dilation[2] >= g.kernel[2]) continue;
+            const Key tap{row.channel, kd, kh, int(rest / g.dilation[2])};
+            EXPECT_EQ(++seen[std::tuple(tap, output, input)], 1);
+          }
+        }
+    // The same for the outputs of those positions.
+    std::int64_t wanted = 0;
+    for (int output = -3 * stride * inputs - padding; output < 12 * stride * inputs - padding; ++output)
+      for (int k = 0; k < g.kernel[2]; ++k) wanted += (output + padding - k * int(g.dilation[2])) % stride == 0;
+    EXPECT_EQ(std::int64_t(seen.size()), wanted * plan.channels_per_block * g.kernel[0] * g.kernel[1]);
+  }
+}
+
+/// Where few rows would leave most of a product idle, and neighbouring inputs share enough of their steps.
+TEST(RowPlan, FewRowsHaveSeveralInputsInAPosition) {
+  const auto inputs = [](std::int64_t in, std::int64_t out, Extents kernel, std::int64_t stride, bool last = false,
+                         int parts = 1) {
+    Geometry g;
+    g.group_in = in, g.group_out = out, g.kernel = kernel, g.stride = {1, stride, stride};
+    RowPlan plan;
+    return make_wide_row_plan(g, 1, parts, last, plan) ? plan.x_phases : 0;
+  };
+  EXPECT_EQ(inputs(32, 32, {1, 3, 3}, 1), 2);
+  EXPECT_EQ(inputs(32, 16, {3, 5, 7}, 1), 4);
+  EXPECT_EQ(inputs(64, 8, {1, 1, 15}, 1), 8);
+  EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 4), 2);
+  EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 4, true), 4);
+  EXPECT_EQ(inputs(64, 64, {1, 3, 3}, 1), 1);        // no row is idle
+  EXPECT_EQ(inputs(64, 16, {1, 3, 1}, 1), 1);        // no step is shared
+  EXPECT_EQ(inputs(64, 16, {1, 2, 2}, 2), 1);        // nor here
+  EXPECT_EQ(inputs(30, 32, {1, 3, 3}, 1, true), 1);  // panels cannot load
+  EXPECT_EQ(inputs(32, 32, {1, 3, 3}, 1, false, 2), 1);
+}
+
+/// A plan of positions of several inputs is the panel kernel's alone: it has a tile for every shape.
+TEST(Tiles, PositionsOfSeveralInputsAreServed) {
+  std::mt19937 rng(11);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  int served = 0;
+  for (int round = 0; round < 3000 && served < 150; ++round) {
+    Geometry g = random_geometry(rng);
+    g.group_out = pick(1, 32), g.kernel[2] = pick(1, 15);
+    if (round % 2) g.kernel[0] = g.stride[0] = g.dilation[0] = 1, g.padding[0] = 0;
+    if (round % 4) g.stride[1] = g.stride[2] = 1, g.dilation[1] = 1;
+    const auto math = static_cast<device::Math>(round / 4 % 4);
+    const int per_word = math == device::Math::f16 || math == device::Math::bf16 ? 2 : 1;
+    const bool last = round % 3 == 0;
+    RowPlan plan;
+    if (!make_wide_row_plan(g, per_word, math == device::Math::fp32 ? 2 : 1, last, plan) || plan.x_phases == 1)
+      continue;
+    Shape shape;
+    shape.batch = pick(1, 3);
+    for (std::size_t d = 0; d < 3; ++d) {
+      shape.input[d] = round % 5 ? pick(1, d == 2 ? 1200 : 40) : pick(1, 6);
+      shape.output[d] = std::max<std::int64_t>(
+          1, (shape.input[d] - 1) * g.stride[d] - 2 * g.padding[d] + g.dilation[d] * (g.kernel[d] - 1) + 1);
+    }
+    Access access;
+    access.x_channels_last = last, access.y_rows = !last, access.x_vector = last ? 4 : shape.input[2] % 2 ? 1 : 2;
+    const auto choices = price_warpgroup_tiles(g, math, plan, shape, access, {});
+    ASSERT_FALSE(choices.empty()) << "round " << round;
+    for (const TileChoice& choice : choices) EXPECT_GT(choice.config.panel_columns, 0);
+    ++served;
+  }
+  EXPECT_EQ(served, 150);
 }
 
 TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {

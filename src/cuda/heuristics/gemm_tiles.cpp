@@ -126,6 +126,7 @@ GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   c.math = math;
   c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
   c.kernel = int3(g.kernel), c.stride = int3(g.stride), c.padding = int3(g.padding), c.dilation = int3(g.dilation);
+  c.x_phases = rows.x_phases, c.stride.w *= c.x_phases;
   c.first_position = {c.padding.d / c.stride.d, c.padding.h / c.stride.h, c.padding.w / c.stride.w};
   c.reach = rows.reach;
   c.types = int(rows.types.size());

@@ -16,28 +16,37 @@ using device::round_up;
 using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 18.7;
-constexpr double weight_share = 0.46;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 17.1;
-constexpr double ragged_bytes = 222;     // what a run's two partial sectors cost
-constexpr double group_latency = 417;    // a barrier, descriptors made uniform
-constexpr double chunk_latency = 127;    // a barrier
-constexpr double weight_latency = 1140;  // from the request of a slab to its use
-constexpr double fill_latency = 709;     // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 918;     // its place and its runs worked out
-constexpr double pass_latency = 755;     // of the epilogue
-constexpr double issue_cycles = 2.18;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 4570;
-constexpr double flat_instructions = 56.5;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 3.32;  // for a vector of theirs, stored
-constexpr double run_instructions = 42.2;         // for a run of flat products
-constexpr double shared_rate = 0.944;             // of 128 bytes a cycle
-constexpr double put_instructions = 75.5;         // for each position and four words
-constexpr double slice_instructions = 0.651;      // channels last, for each position and four words
+constexpr double weight_share = 0.448;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 15.4;
+constexpr double ragged_bytes = 257;    // what a run's two partial sectors cost
+constexpr double group_latency = 432;   // a barrier, descriptors made uniform
+constexpr double chunk_latency = 57.9;  // a barrier
+constexpr double weight_latency = 733;  // from the request of a slab to its use
+constexpr double fill_latency = 764;    // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 991;    // its place and its runs worked out
+constexpr double pass_latency = 755;    // of the epilogue
+constexpr double issue_cycles = 1.74;   // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6360;
+constexpr double flat_instructions = 44.2;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 9.94;  // for a vector of theirs, stored
+constexpr double run_instructions = 112;          // for a run of flat products
+constexpr double shared_rate = 0.943;             // of 128 bytes a cycle
+constexpr double put_instructions = 79.6;         // for each position and four words
+constexpr double slice_instructions = 1.95;       // channels last, for each position and four words
 constexpr double vector_instructions = 11.9;  // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 174;
-constexpr double turn_latency = 2040;  // of the kernel that turns x, and from its end to the next one's begin
-constexpr double copy_latency = 876;   // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.34;  // of what teams could hide of each other
+constexpr double flat_vector_instructions = 107;
+constexpr double turn_latency = 1210;   // of the kernel that turns x, and from its end to the next one's begin
+constexpr double copy_latency = 292;    // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.351;  // of what teams could hide of each other
+
+/// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
+/// kernel serves what would be less.
+int least_positions(const GemmConfig& c) {
+  return c.x_phases > 1 ? 16 : 64;
+}
+int least_columns(const GemmConfig& c) {
+  return c.x_phases > 1 ? 8 : 32;
+}
 
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
@@ -62,11 +71,13 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
   for (const int tiles : {1, 2, 4})
     for (const int per_row : {1, 2}) {
       if (tiles % per_row != 0) continue;
-      std::set<int> widths{64, 96, 128, 160, 192, 224, 256};
+      std::set<int> widths{least_positions(c), 64, 96, 128, 160, 192, 224, 256};
       for (int parts = 1; parts <= 24; ++parts)
         widths.insert(round_up(ceil_div(ceil_div(positions.w, parts), per_row), 8));
       for (const int width : widths) {
-        if (width < 32 || width > widest || width * tiles < 64 || width * tiles > 256) continue;
+        if (width < least_columns(c) || width > widest || width * tiles < least_positions(c) ||
+            width * tiles > 256)
+          continue;
         c.panel_columns = width, c.position_tiles = tiles, c.box.w = width * per_row;
         if (ceil_div(positions.w, c.box.w) * c.box.w > 1.4 * positions.w + 8) continue;
         const int rows = c.box_parts * tiles / per_row;
@@ -91,7 +102,8 @@ void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<Ge
     const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
     for (const int tiles : {1, 2, 4}) {
       c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
-      if (c.panel_columns >= 32 && c.panel_columns <= widest && panel_positions(c) <= 256) found.push_back(c);
+      if (c.panel_columns >= least_columns(c) && c.panel_columns <= widest && panel_positions(c) <= 256)
+        found.push_back(c);
     }
   };
   const auto sizes = [](int limit) {
@@ -145,7 +157,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
-  const double x_unique = device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
+  const double x_unique =
+      c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
   const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * 4;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * stored + team_blocks * x_unique;
@@ -235,7 +248,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       group = g;
     }
     c.resident_steps = 0, c.steps_per_slab = slab;
-    c.teams = 1, c.blocks_per_sm = device::members_of(c) > 1 ? 1 : 2;
+    c.teams = 1, c.blocks_per_sm = 1;
+    if (c.x_phases > 1) consider(c);  // many inputs may want the registers of two blocks
+    c.blocks_per_sm = device::members_of(c) > 1 ? 1 : 2;
     consider(c);
     if (!steps.equal || device::block_sets_of(c) > limits.multiprocessors) return;
     c.resident_steps = steps.most, c.steps_per_slab = group;
@@ -263,8 +278,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     add_rows(c, positions, boxes);
     c.box_parts = 1;
   }
-  // Turned x pays where many row blocks read it, or threads would load it element by element.
-  if (limits.turns && (layer.types * layer.channel_blocks >= 4 || !loads)) {
+  // Turned x pays where many row blocks read it, where threads would load it element by element, and where its
+  // tiles are more than their registers hold.
+  if (limits.turns && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || !loads)) {
     c.turned = true, c.x_channels_last = false, c.x_vector = 1;
     for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;

@@ -37,11 +37,20 @@ struct Pairs {
 
 struct Shifts {
   std::vector<std::vector<int>> d, h, w;
+  int x_phases;
 
-  explicit Shifts(const Geometry& g)
-      : d(shifts_by_phase(g, 0)), h(shifts_by_phase(g, 1)), w(shifts_by_phase(g, 2)) {}
+  /// Along the width the phases of a position's first input come first, and those of the next one follow: they
+  /// read the same inputs, one shift nearer.
+  explicit Shifts(const Geometry& g, int inputs = 1)
+      : d(shifts_by_phase(g, 0)), h(shifts_by_phase(g, 1)), w(shifts_by_phase(g, 2)), x_phases(inputs) {
+    const std::size_t stride = w.size();
+    for (std::size_t r = stride; r < stride * std::size_t(x_phases); ++r) {
+      w.push_back(w[r - stride]);
+      for (int& shift : w.back()) --shift;
+    }
+  }
 
-  /// The largest shift along each dimension.
+  /// The largest shift along each dimension, in positions.
   Int3 reach() const {
     const auto largest = [](const std::vector<std::vector<int>>& by_phase) {
       int result = 0;
@@ -49,7 +58,7 @@ struct Shifts {
         for (int s : set) result = std::max(result, s);
       return result;
     };
-    return {largest(d), largest(h), largest(w)};
+    return {largest(d), largest(h), device::ceil_div(largest(w), x_phases)};
   }
   /// The phases along the width that have taps.
   std::vector<int> width_phases() const {
@@ -257,11 +266,11 @@ WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, i
 }  // namespace
 
 bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
-                        RowPlan& plan) {
+                        int x_phases, RowPlan& plan) {
   if (too_many_phases(g)) return false;
   plan = RowPlan{};
-  plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows;
-  const Shifts shifts(g);
+  plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows, plan.x_phases = x_phases;
+  const Shifts shifts(g, x_phases);
   plan.reach = shifts.reach();
   const std::vector<int> width_phases = shifts.width_phases();
   plan.width_phases = plan.width_slots = int(width_phases.size());
@@ -281,7 +290,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
   // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
-  const bool panels = channel_rows || (channels_per_word == 2 && 8 % plan.width_slots == 0);
+  const bool panels = x_phases > 1 || channel_rows || (channels_per_word == 2 && 8 % plan.width_slots == 0);
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
   const int64_t pair_rows = g.group_out * plan.width_slots;
@@ -342,6 +351,47 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
     const int64_t padded = (octets + group - 1) / group * group;
     if (padded * 10 <= octets * 11 && group * most_steps * plan.rows() * 32 * weight_parts <= slab_bytes)
       plan.octet_group = group;
+  }
+  return true;
+}
+
+namespace {
+
+/// Products of the panel kernel for each input along the width.
+double products_per_input(const RowPlan& plan) {
+  double steps = 0;
+  for (const BlockType& type : plan.types) steps += double(type.steps.size());
+  return steps * plan.channel_blocks / plan.x_phases;
+}
+
+/// Whether the panel kernel has a tile for the plan, whatever the shape.
+bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
+  const bool loads = !plan.channel_rows || g.group_in % (4 * channels_per_word) == 0;
+  const bool stores = plan.channel_rows || 8 % plan.width_slots == 0;
+  // The loading threads hold the inputs of a box in registers. It may be as narrow as this.
+  constexpr int64_t narrowest = 16, most_inputs = 1500;
+  const int64_t inputs = plan.x_phases * (narrowest + plan.reach.w) * (1 + plan.reach.h) * (1 + plan.reach.d);
+  return plan.rows() <= device::panel_rows && loads && stores && inputs <= most_inputs;
+}
+
+}  // namespace
+
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+                        RowPlan& plan) {
+  if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, 1, plan)) return false;
+  // In fp32 panels are behind the other kernels where rows are few.
+  if (plan.rows() > device::panel_rows / 2 || weight_parts > 1) return true;
+  // What one input takes in cycles of 64 positions: of the warpgroup kernel or, where rows are too few for it, of
+  // the general one. Several must take a tenth less, and a quarter less each time they are doubled: products
+  // become narrower, and rows of positions shorter.
+  const double cycles = plan.rows() > 16 ? step_cycles(plan.rows()) : 25;
+  double most = 0.9 * cycles / step_cycles(device::panel_rows) * products_per_input(plan);
+  for (const int x_phases : {2, 4, 8}) {
+    RowPlan candidate;
+    if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, candidate)) break;
+    if (suits_panels(g, channels_per_word, candidate) && products_per_input(candidate) <= most)
+      plan = std::move(candidate);
+    most *= 0.75;
   }
   return true;
 }

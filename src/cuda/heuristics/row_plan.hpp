@@ -7,6 +7,11 @@
 // needs, and a mask per step says which row tiles need it, so no tile multiplies a tap it does not have.
 // Types whose phases have no taps have no steps: their blocks store the bias.
 //
+// Where channels are few, a position is several inputs along the width (`x_phases`), and the rows of a line are
+// the outputs of all of them: to the store a layer of so many times the stride. Neighbouring inputs share most of
+// their steps, so that more rows take few more steps. Along the width a shift counts inputs back from the
+// position's first one; it is negative where a step reads the others.
+//
 // The row plan depends on the layer alone, and it fixes the order of packed weights: one packing serves
 // every shape.
 #pragma once
@@ -51,6 +56,7 @@ struct RowPlan {
   int stage_group_tiles = 1, stage_group_lines = 16;
   bool phase_major = true;
   bool masked = false;
+  int x_phases = 1;  // inputs of a position along the width
   int width_phases = 1;
   int width_slots = 1;  // rows of a line: its phases, or more, so that eight rows are whole lines
   int channels_per_block = 0, channel_blocks = 0;
@@ -73,8 +79,11 @@ struct RowPlan {
 bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan);
 
 /// Blocks for the warpgroup kernel, whose products take up to 128 rows at once and any multiple of 8. Rows need no
-/// masks there: phase pairs share a block where that costs less than a block of their own.
+/// masks there: phase pairs share a block where that costs less than a block of their own. A position
+/// is several inputs where rows are few, which only the panel kernel takes; or as many as `x_phases` says.
 bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
                         RowPlan& plan);
+bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
+                        int x_phases, RowPlan& plan);
 
 }  // namespace tconv::cuda

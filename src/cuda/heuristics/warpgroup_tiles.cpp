@@ -17,21 +17,21 @@ using std::int64_t;
 // Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
 // (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
-constexpr double memory_bytes_per_cycle = 14.9;
-constexpr double ragged_bytes = 0.166;  // what a run's two partial sectors cost
-constexpr double run_cycles = 4.89;     // set-up of a stored run
-constexpr double batch_latency = 115;   // operands read, first product of a batch
-constexpr double slab_latency = 70.6;   // a barrier
-constexpr double tile_latency = 3700;   // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 126;    // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 3.58;   // of a warp, for an instruction of the epilogue
-constexpr double divided = 1.67;        // staging, where eight rows are not whole lines and places take a division
-constexpr double load_latency = 637;    // from the request of a slot to its use, under load
+constexpr double memory_bytes_per_cycle = 15;
+constexpr double ragged_bytes = 0.0554;  // what a run's two partial sectors cost
+constexpr double run_cycles = 3.36;      // set-up of a stored run
+constexpr double batch_latency = 117;    // operands read, first product of a batch
+constexpr double slab_latency = 117;     // a barrier
+constexpr double tile_latency = 2680;    // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 42;      // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.91;    // of a warp, for an instruction of the epilogue
+constexpr double divided = 3.69;      // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 637;  // from the request of a slot to its use, under load
 constexpr double through_latency =
-    1030;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
-constexpr double joined_words = 1.2;    // 16-bit channels: what is not known of tiles that join them to words
+    589;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+constexpr double joined_words = 1.2;  // 16-bit channels: what is not known of tiles that join them to words
 constexpr double launch_latency = 7000;
-constexpr double overlap_lost = 0.663;  // of what teams could hide of each other
+constexpr double overlap_lost = 0.639;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
@@ -222,6 +222,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
   };
   for (const int tiles64 : {1, 2, 4}) {
+    if (rows.x_phases > 1) break;  // only panels have the inputs of a position apart
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

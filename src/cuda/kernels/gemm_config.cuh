@@ -48,6 +48,7 @@ struct GemmConfig {
 
   // Row blocks, see RowPlan.
   int types, channel_blocks, channels_per_block;
+  int x_phases;           // neighbouring inputs along the width that are one position; `stride` is that of positions
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
@@ -110,18 +111,19 @@ constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chu
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
-// The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
-// position the box needs.
+// The x tile. Copies along the width start at multiples of the vector, `lead` positions before the first one that the
+// box needs.
+constexpr int x_alignment(const GemmConfig& c) { return c.x_channels_last ? 1 : max_of(c.x_vector / c.x_phases, 1); }
 constexpr int x_lead(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
+  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
 }
-/// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_positions(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
@@ -135,16 +137,28 @@ constexpr int x_unit_lanes(const GemmConfig& c) {
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
   return lanes;
 }
-/// Where in the x tile a step with this shift finds the first column's position.
+/// Panels hold the first input of every position, then the second of every position, ...: how far these are apart.
+/// Eight lanes write neighbouring inputs, of several slices where channels are last, and their banks must differ.
+constexpr int x_phase_stride(const GemmConfig& c) {
+  const int positions = tile_positions(c);
+  if (c.x_phases == 1) return positions;
+  const int neighbours = c.x_channels_last ? 32 / c.chunk_words : 8, residue = max_of(neighbours / c.x_phases, 1);
+  return positions + ((residue - positions) % 8 + 8) % 8;
+}
+/// Where in the x tile a step with this shift finds the first column's position. Along the width shifts are inputs.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
-  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
+  const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
+  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
+          w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
+/// Outputs from an input to the next along the width: the layer's stride.
+constexpr int input_stride(const GemmConfig& c) { return c.stride.w / c.x_phases; }
 /// Phases along the width with and without taps.
 constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
-  return phase_has_taps(phase, c.kernel.w, c.stride.w, c.dilation.w);
+  return phase_has_taps(phase % input_stride(c), c.kernel.w, input_stride(c), c.dilation.w);
 }
 constexpr int phase_with_taps(const GemmConfig& c, int index) {
   int phase = 0;
@@ -218,7 +232,8 @@ constexpr int resident_place(const GemmConfig& c, int chunk) {
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
+                    min_of(input_stride(c), c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -238,7 +253,7 @@ constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ?
 constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
-  const int step = max_of(4, c.x_vector);
+  const int step = max_of(max_of(4, c.x_vector) / c.x_phases, 1);
   return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
 }
 
@@ -294,7 +309,7 @@ constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
-  const int positions = x_positions(c), residue = 8 / panel_slices(c);
+  const int positions = c.x_phases * x_phase_stride(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }

@@ -32,12 +32,13 @@ struct TurnParams {
   Int3 in;
   int batch;
   Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
-  Int3 extent;                 // of an x tile
+  Int3 extent;                 // of an x tile, in positions
   int images;                  // of an x tile
+  int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
   int groups, group_in;
-  int chunks, slices;   // chunks of a group, slices of a chunk
-  int panel_stride;     // from panel to panel, in slices of a position
-  long long positions;  // of all x tiles
+  int chunks, slices;              // chunks of a group, slices of a chunk
+  int slice_stride, panel_stride;  // in slices of an input
+  long long inputs;                // of all x tiles
 };
 /// A thread takes so many slices of a position at a time.
 constexpr int turn_depth = 4, turn_threads = 256;

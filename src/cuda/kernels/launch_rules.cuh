@@ -68,21 +68,23 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
   t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
-  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h, c.first_position.w - c.reach.w};
-  t.advance = {c.box.d, c.box.h, box_advance(c)};
+  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
+             c.x_phases * (c.first_position.w - c.reach.w)};
+  t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
   t.extent = x_extent(c), t.images = c.images;
+  t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
-  t.panel_stride = panel_bytes(c) / 16;
-  t.positions = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
   return t;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.positions / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items = parts_of(p.positions, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  const long long items = parts_of(p.inputs, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
   return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
 }
 

@@ -1,6 +1,7 @@
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
+// Where several inputs are one position, phases go on to the next ones and shifts may be negative.
 //
 // A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
 // a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
@@ -17,7 +18,7 @@ namespace tconv::device {
 __device__ inline int tap_of(int shift, int phase, int stride, int dilation, int kernel) {
   const int target = shift * stride + phase;
   const int k = target / dilation;
-  return target % dilation == 0 && k < kernel ? k : -1;
+  return target >= 0 && target % dilation == 0 && k < kernel ? k : -1;
 }
 
 /// Takes the fastest index off a running index.
@@ -66,7 +67,7 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   const int co = channel_block * C.channels_per_block + row.channel;
   const int kd = tap_of(shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
   const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
-  const int kw = tap_of(shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  const int kw = tap_of(shift.w, row.phase.w, input_stride(C), C.dilation.w, C.kernel.w);
   Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
                 co * p.stride_out};
   if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;

@@ -122,7 +122,7 @@ struct PanelGemm {
         load_x(p, shared);
       }
     } else {
-      ptx::registers_increase<multiplying_registers(C)>();
+      if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
     }
   }

@@ -1,6 +1,6 @@
 // Turns x into panels (tiles/x_panel.cuh) in memory, once for all channel blocks that read them:
 //
-//   [box][group][chunk][part][slice of four words][position of the box's x tile][4 words]
+//   [box][group][chunk][part][slice of four words][input of the box's x tile][4 words]
 //
 // A panel is contiguous, and one copy. Words are rounded or split on their way: in fp32 the first part holds their
 // heads, the second their remainders. What is outside of x is zero.
@@ -24,24 +24,24 @@ struct TurnX {
     ptx::let_next_begin();
     // Slices run fastest: where channels are last, those of a position share its lines.
     const int depth = ceil_div(p.slices, turn_depth), parts = p.groups * p.chunks * depth;
-    const i64 items = (p.positions + turn_threads - 1) / turn_threads * parts;
+    const i64 items = (p.inputs + turn_threads - 1) / turn_threads * parts;
     for (i64 item = blockIdx.x; item < items; item += gridDim.x) {
-      const i64 position = item / parts * turn_threads + threadIdx.x;
+      const i64 input = item / parts * turn_threads + threadIdx.x;
       const int part = int(item % parts);
-      if (position < p.positions) turn(p, part / depth, part % depth * turn_depth, position);
+      if (input < p.inputs) turn(p, part / depth, part % depth * turn_depth, input);
     }
   }
 
  private:
-  /// A few slices of one position, from `first` of a chunk on; `chunk` counts those of all groups.
-  __device__ static void turn(const TurnParams& p, int chunk, int first, i64 position) {
-    const int tile_positions = p.images * volume(p.extent);
-    const int tile = int(position / tile_positions), place = int(position % tile_positions);
+  /// A few slices of one input, from `first` of a chunk on; `chunk` counts those of all groups.
+  __device__ static void turn(const TurnParams& p, int chunk, int first, i64 input) {
+    const int row_inputs = p.x_phases * p.extent.w, tile_inputs = p.images * p.extent.d * p.extent.h * row_inputs;
+    const int tile = int(input / tile_inputs), place = int(input % tile_inputs);
     const int box_w = tile % p.boxes.w, rows_of_boxes = tile / p.boxes.w;
     const int box_h = rows_of_boxes % p.boxes.h, box_d = rows_of_boxes / p.boxes.h % p.boxes.d;
-    const int row = place / p.extent.w, layer = row / p.extent.h;
+    const int row = place / row_inputs, layer = row / p.extent.h;
     const int image = rows_of_boxes / p.boxes.h / p.boxes.d * p.images + layer / p.extent.d;
-    const int w = p.start.w + box_w * p.advance.w + place % p.extent.w;
+    const int w = p.start.w + box_w * p.advance.w + place % row_inputs;
     const int h = p.start.h + box_h * p.advance.h + row % p.extent.h;
     const int d = p.start.d + box_d * p.advance.d + layer % p.extent.d;
     const bool inside = image < p.batch && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
@@ -52,12 +52,13 @@ struct TurnX {
     uint4 words[turn_depth];
 #pragma unroll
     for (int i = 0; i < turn_depth; ++i) words[i] = load(p, x, slice + i, inside);
-    uint4* const panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.groups * p.chunks + chunk) * p.panel_stride;
+    uint4* const panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.groups * p.chunks + chunk) * p.panel_stride +
+                         place / p.x_phases + place % p.x_phases * p.phase_stride;
 #pragma unroll
     for (int i = 0; i < turn_depth; ++i) {
       if (first + i >= p.slices) break;
-      uint4* const to = panel + (first + i) * tile_positions + place;
-      store(to, to + p.slices * tile_positions, words[i]);
+      uint4* const to = panel + (first + i) * p.slice_stride;
+      store(to, to + p.slices * p.slice_stride, words[i]);
     }
   }
 

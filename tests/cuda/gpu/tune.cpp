@@ -97,11 +97,6 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
       access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word
                         : s.input[2] % per_word == 0     ? per_word
                                                          : 1;
-    RowPlan rows;
-    const bool warpgroups = gpu().major == 9 &&
-                            make_wide_row_plan(g, per_word, math == device::Math::fp32 ? 2 : 1, last, rows) &&
-                            suits_warpgroups(g, math, rows);
-    if (!warpgroups && !make_row_plan(g, per_word, 4, rows)) continue;
     // The best of each kind, tiles that differ in more than their pipeline; the favourites first, then a sample of
     // the others: the model is to be judged, too.
     struct Taken {
@@ -109,21 +104,35 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     };
     std::map<std::string, int> seen;
     std::map<int, Taken> taken;  // of the panel kernel by the warpgroups of a team, and of others
-    for (const TileChoice& choice :
-         (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
-      const auto& c = choice.config;
-      std::string kind;
-      for (const int part :
-           {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams, c.blocks_per_sm,
-            c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks, c.box_parts, int(c.turned)})
-        kind += std::to_string(part) + ".";
-      Taken& t = taken[c.turned              ? 10 + std::min(c.team_blocks, 2)
-                       : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
-                                             : 0];
-      if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
-      entries.push_back({problem, choice, rows, access.x_vector == 4, nullptr, nullptr});
-      ++t.count;
-    }
+    const auto add = [&](const RowPlan& rows, bool warpgroups) {
+      for (const TileChoice& choice :
+           (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
+        const auto& c = choice.config;
+        std::string kind;
+        for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
+                               c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks,
+                               c.box_parts, int(c.turned), c.x_phases})
+          kind += std::to_string(part) + ".";
+        Taken& t =
+            taken[100 * c.x_phases + (c.turned              ? 10 + std::min(c.team_blocks, 2)
+                                      : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
+                                                            : 0)];
+        if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
+        entries.push_back({problem, choice, rows, access.x_vector == 4, nullptr, nullptr});
+        ++t.count;
+      }
+    };
+    // As the engine packs weights: for positions of one input, and of several where rows are few.
+    const int parts = math == device::Math::fp32 ? 2 : 1;
+    RowPlan rows;
+    const bool hopper = gpu().major == 9;
+    if (hopper && make_wide_row_plan(g, per_word, parts, last, 1, rows) && suits_warpgroups(g, math, rows))
+      add(rows, true);
+    else if (make_row_plan(g, per_word, 4, rows))
+      add(rows, false);
+    if (hopper && make_wide_row_plan(g, per_word, parts, last, rows) && rows.x_phases > 1 &&
+        suits_warpgroups(g, math, rows))
+      add(rows, true);
   }
   in_parallel(int(entries.size()), [&](int i) {
     Entry& e = entries[std::size_t(i)];
@@ -187,13 +196,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d "
-        "blocks %d parts %d turned %.4f\n",
+        "blocks %d parts %d inputs %d turned %.4f\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
         c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks,
-        c.box_parts, turn_ms);
+        c.box_parts, c.x_phases, turn_ms);
     std::fflush(stdout);
     Judged& j = judged[e.problem.name];
     if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;

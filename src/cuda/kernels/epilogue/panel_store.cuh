@@ -185,7 +185,7 @@ struct PanelStore {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           const int position = first + n * 8 + e;
-          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
+          if ((product + 1) * columns <= tile_positions(C) || position < tile_positions(C))
             write(at + position * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
         }
     } else {

@@ -6,6 +6,9 @@
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
 // joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
 // four words are one load, and neighbouring threads have neighbouring slices.
+//
+// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
+// then the second of all, and a tap begins in the phase it reads.
 #pragma once
 
 #include "mma/split.cuh"
@@ -41,8 +44,10 @@ struct XPanel {
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
   static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
+  static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
   static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
+  static_assert(lanes * unit % phases == 0);
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
@@ -71,11 +76,13 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
+      constexpr int row_inputs = C.x_phases * extent.w;
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       C.x_phases * (tile.origin.w - C.reach.w - x_lead(C))};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
-        const int w = start.w + position % extent.w, row = position / extent.w;
+        const int w = start.w + position % row_inputs, row = position / row_inputs;
         const int slice = row / extent.h, image = slice / extent.d;
         const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
         const bool inside = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
@@ -118,13 +125,17 @@ struct XPanel {
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         if (!has_unit(j) || !has_slice(k)) continue;
+        const int first = lane() * unit;
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
-                          (lane() + j * lanes) * unit;
+                          first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
         if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
           put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+        } else if constexpr (phases > 1) {
+          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+          put(to + x_phase_stride(C), word<1>(v, 0), word<1>(v, 1), word<1>(v, 2), word<1>(v, 3));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
           const bool swap = lane_index() / 4 % 2 != 0;
