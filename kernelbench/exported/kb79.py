@@ -82,6 +82,7 @@ struct GemmConfig {
 
   // Row blocks, see RowPlan.
   int types, channel_blocks, channels_per_block;
+  int x_phases;           // neighbouring inputs along the width that are one position; `stride` is that of positions
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
@@ -144,18 +145,19 @@ constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chu
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
-// The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
-// position the box needs.
+// The x tile. Copies along the width start at multiples of the vector, `lead` positions before the first one that the
+// box needs.
+constexpr int x_alignment(const GemmConfig& c) { return c.x_channels_last ? 1 : max_of(c.x_vector / c.x_phases, 1); }
 constexpr int x_lead(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
+  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
 }
-/// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_positions(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
@@ -169,16 +171,28 @@ constexpr int x_unit_lanes(const GemmConfig& c) {
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
   return lanes;
 }
-/// Where in the x tile a step with this shift finds the first column's position.
+/// Panels hold the first input of every position, then the second of every position, ...: how far these are apart.
+/// Eight lanes write neighbouring inputs, of several slices where channels are last, and their banks must differ.
+constexpr int x_phase_stride(const GemmConfig& c) {
+  const int positions = tile_positions(c);
+  if (c.x_phases == 1) return positions;
+  const int neighbours = c.x_channels_last ? 32 / c.chunk_words : 8, residue = max_of(neighbours / c.x_phases, 1);
+  return positions + ((residue - positions) % 8 + 8) % 8;
+}
+/// Where in the x tile a step with this shift finds the first column's position. Along the width shifts are inputs.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
-  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
+  const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
+  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
+          w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
+/// Outputs from an input to the next along the width: the layer's stride.
+constexpr int input_stride(const GemmConfig& c) { return c.stride.w / c.x_phases; }
 /// Phases along the width with and without taps.
 constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
-  return phase_has_taps(phase, c.kernel.w, c.stride.w, c.dilation.w);
+  return phase_has_taps(phase % input_stride(c), c.kernel.w, input_stride(c), c.dilation.w);
 }
 constexpr int phase_with_taps(const GemmConfig& c, int index) {
   int phase = 0;
@@ -187,8 +201,11 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 }
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
-/// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+/// Octets of channel words in all, some of zeros where groups of them are packed together; a layer of at most four
+/// words has one, with two steps in it.
+constexpr int octets_of(const GemmConfig& c) {
+  return round_up(ceil_div(c.group_in, 8 * channels_per_word(c)), c.octet_group);
+}
 constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
 constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
 /// The A fragments of one octet and step.
@@ -249,7 +266,8 @@ constexpr int resident_place(const GemmConfig& c, int chunk) {
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
+                    min_of(input_stride(c), c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -269,7 +287,7 @@ constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ?
 constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
-  const int step = max_of(4, c.x_vector);
+  const int step = max_of(max_of(4, c.x_vector) / c.x_phases, 1);
   return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
 }
 
@@ -325,7 +343,7 @@ constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
-  const int positions = x_positions(c), residue = 8 / panel_slices(c);
+  const int positions = c.x_phases * x_phase_stride(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
@@ -420,7 +438,7 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
   }
-  return max_of(panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0),
+  return max_of(panel_staging_bytes(c) + (c.panel_flat ? (box_rows(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
                 read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
@@ -571,12 +589,13 @@ struct TurnParams {
   Int3 in;
   int batch;
   Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
-  Int3 extent;                 // of an x tile
+  Int3 extent;                 // of an x tile, in positions
   int images;                  // of an x tile
+  int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
   int groups, group_in;
-  int chunks, slices;   // chunks of a group, slices of a chunk
-  int panel_stride;     // from panel to panel, in slices of a position
-  long long positions;  // of all x tiles
+  int chunks, slices;              // chunks of a group, slices of a chunk
+  int slice_stride, panel_stride;  // in slices of an input
+  long long inputs;                // of all x tiles
 };
 /// A thread takes so many slices of a position at a time.
 constexpr int turn_depth = 4, turn_threads = 256;
@@ -1516,6 +1535,7 @@ struct ImplicitGemm {
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
+// Where several inputs are one position, phases go on to the next ones and shifts may be negative.
 //
 // A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
 // a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
@@ -1528,7 +1548,7 @@ namespace tconv::device {
 __device__ inline int tap_of(int shift, int phase, int stride, int dilation, int kernel) {
   const int target = shift * stride + phase;
   const int k = target / dilation;
-  return target % dilation == 0 && k < kernel ? k : -1;
+  return target >= 0 && target % dilation == 0 && k < kernel ? k : -1;
 }
 
 /// Takes the fastest index off a running index.
@@ -1577,7 +1597,7 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   const int co = channel_block * C.channels_per_block + row.channel;
   const int kd = tap_of(shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
   const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
-  const int kw = tap_of(shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  const int kw = tap_of(shift.w, row.phase.w, input_stride(C), C.dilation.w, C.kernel.w);
   Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
                 co * p.stride_out};
   if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
@@ -1956,6 +1976,37 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
 }
 
 }  // namespace tconv::device
+// ---- words.cuh
+// Words that move as one.
+
+
+namespace tconv::device {
+
+/// 32-bit words as they lie in memory. One word may hold a single 16-bit element.
+template <int Count>
+struct alignas(Count * 4) Words {
+  u32 word[Count];
+};
+
+/// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
+template <class Element>
+__device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, int shift) {
+  const int bytes = shift * int(sizeof(Element));
+  u32 w[8], v[6], r[5];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) w[i] = low.word[i], w[i + 4] = high.word[i];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) v[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) r[i] = bytes & 4 ? v[i + 1] : v[i];
+  Words<4> result;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    result.word[i] = sizeof(Element) == 2 ? __funnelshift_r(r[i], r[i + 1], bytes % 4 * 8) : r[i];
+  return result;
+}
+
+}  // namespace tconv::device
 // ---- epilogue/panel_store.cuh
 // The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
 // positions; it stores them by itself, eight rows at a time, through shared memory of its own.
@@ -1973,7 +2024,7 @@ struct PanelStore {
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
   static constexpr int phases = C.width_phases, slots = C.width_slots, pass_lines = panel_pass_lines(C);
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
-  static constexpr int runs_per_line = panel_runs(C), runs = pass_lines * runs_per_line;
+  static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
   static_assert(8 % slots == 0, "eight rows are whole lines");
   using Sums = float[position_tiles][columns / 2];
@@ -1982,9 +2033,7 @@ struct PanelStore {
   struct Run {
     Element* at;
     unsigned short first, end;
-    u32 unused;
   };
-  static_assert(sizeof(Run) == run_entry_bytes);
 
   /// The biases of a thread's two rows.
   struct Bias {
@@ -2004,18 +2053,17 @@ struct PanelStore {
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
                                const Sums& sum, int first_product) {
     Element* const staging = reinterpret_cast<Element*>(memory);
+    if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
       if constexpr (C.panel_flat) {
-        Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
-        for (int item = lane_index(); item < runs; item += warp_size)
-          table[item] =
-              LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
+        if (lane_index() < pass_lines)
+          flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(half) + lane_index()));
 #pragma unroll
         for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
         __syncwarp();
-        store_flat(staging, table);
+        store_flat(p, tile, memory);
         __syncwarp();
       } else {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
@@ -2074,21 +2122,12 @@ struct PanelStore {
       run.at = row + low;
       run.first = static_cast<unsigned short>(first - low);
       run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
-      run.unused = 0;
       return run;
     }
 
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
       const int row = product / panels_per_row(C);
       return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
-    }
-    /// `row` counts rows of the x tile, halo included.
-    __device__ Run of_flat_row(const ForwardParams& p, const Tile& tile, int row) const {
-      constexpr Int3 extent = x_extent(C);
-      const int h = row % extent.h, d = row / extent.h % extent.d, image = row / extent.h / extent.d;
-      Run run = piece(p, tile, image, d, h, 0);
-      if (h >= C.box.h || d >= C.box.d) run.end = 0;
-      return run;
     }
   };
 
@@ -2133,19 +2172,37 @@ struct PanelStore {
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
     int first = product * columns + first_column_of_lane();
     asm volatile("" : "+r"(first));
+    if constexpr (dense) {
 #pragma unroll
-    for (int n = 0; n < columns / 8; ++n)
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int position = first + n * 8 + e;
+          if ((product + 1) * columns <= tile_positions(C) || position < tile_positions(C))
+            write(at + position * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+        }
+    } else {
+      // A lane's next column is eight positions further, in the same row or in one of the next.
+      constexpr int positions = runs_per_line * extent.w, next_row = run_stride - extent.w * C.stride.w;
+      int w[2];
+      Element* to[2];
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        const int position = first + n * 8 + e, row = position / extent.w, w = position % extent.w;
-        const float value = sum[n * 4 + half * 2 + e];
-        if constexpr (dense) {
-          if ((product + 1) * columns <= x_positions(C) || position < x_positions(C))
-            write(at + position * C.stride.w, phase, value, bias);
-        } else if (w < C.box.w && row < runs_per_line) {
-          write(at + row * run_stride + w * C.stride.w, phase, value, bias);
-        }
+        w[e] = (first + e) % extent.w;
+        to[e] = at + (first + e) / extent.w * run_stride + w[e] * C.stride.w;
       }
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n)
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const bool exists = product * columns + n * 8 + 8 <= positions || first + n * 8 + e < positions;
+          if (w[e] < C.box.w && exists) write(to[e], phase, sum[n * 4 + half * 2 + e], bias);
+          w[e] += 8, to[e] += 8 * C.stride.w;
+#pragma unroll
+          for (int rows = 0; rows < ceil_div(8, extent.w); ++rows)
+            if (w[e] >= extent.w) w[e] -= extent.w, to[e] += next_row;
+        }
+    }
   }
 
   /// The run of a lane that stages it.
@@ -2156,7 +2213,6 @@ struct PanelStore {
     Run result;
     result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
     result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
-    result.unused = 0;
     return result;
   }
 
@@ -2188,21 +2244,72 @@ struct PanelStore {
       }
     }
   }
-  /// Of flat products: lanes take vectors in turn, and those that memory has not aligned element by element.
-  __device__ static void store_flat(const Element* staging, const Run* table) {
-    constexpr int vectors = run_stride / vector, skew = panel_flat_skew(C);
+  // ---- Flat products: a run is a row of a line. Rows are described once for a tile, lines once for a pass ----------
+
+  struct FlatRow {
+    i64 offset;    // from the first output of the box
+    short d, h;    // outputs from it along depth and height
+    short staged;  // which staged run it is
+    short exists;  // its image is one of the batch
+  };
+  struct FlatLine {
+    Element* at;
+    int d, h;  // its first output, along the depth far outside where the line does not exist
+    __device__ explicit FlatLine(const LineRuns& line)
+        : at(line.at), d(line.exists ? line.od : -(1 << 30)), h(line.oh) {}
+  };
+  static_assert(sizeof(FlatRow) == run_entry_bytes && sizeof(FlatLine) == run_entry_bytes);
+  __device__ static FlatRow* flat_rows(unsigned char* memory) {
+    return reinterpret_cast<FlatRow*>(memory + panel_staging_bytes(C));
+  }
+  __device__ static FlatLine* flat_lines(unsigned char* memory) {
+    return reinterpret_cast<FlatLine*>(flat_rows(memory) + box_rows(C));
+  }
+
+  __device__ static void describe_rows(const ForwardParams& p, const Tile& tile, FlatRow* table) {
+    for (int row = lane_index(); row < box_rows(C); row += warp_size) {
+      const int h = row % C.box.h * C.stride.h, slice = row / C.box.h;
+      const int d = slice % C.box.d * C.stride.d, image = slice / C.box.d;
+      table[row] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
+                    short(C.images == 1 || tile.n + image < p.batch)};
+    }
+  }
+
+  /// Lanes take vectors in turn. Where a run is not aligned in memory as it is staged, they join theirs from two that
+  /// are.
+  __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
+    constexpr int width = C.box.w * C.stride.w, skew = panel_flat_skew(C);
+    const Element* const staging = reinterpret_cast<const Element*>(memory);
+    // Of every run the same outputs exist; its vectors are one more where it is not aligned.
+    const int ow = tile.origin.w * C.stride.w - C.padding.w;
+    const int first = max(0, -ow), end = min(width, p.out.w - ow);
+    const i64 alignment =
+        reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | p.ys.n | p.ys.c | p.ys.d | p.ys.h | ow + first;
+    const int vectors = (max(end - first, 0) + vector - 1 + (alignment % vector == 0 ? 0 : vector - 1)) / vector;
+    const int items = pass_lines * box_rows(C) * vectors;
+    const float reciprocal = 1.f / float(vectors);
 #pragma unroll 2
-    for (int item = lane_index(); item < runs * vectors; item += warp_size) {
-      const int index = item / vectors, place = item % vectors * vector, c = place - skew;
-      const Run run = table[index];
-      const Element* const from =
-          staging + index / runs_per_line * line_stride + index % runs_per_line * run_stride + place;
-      if (skew_of<vector>(run.at) == skew) {
-        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(from));
+    for (int item = lane_index(); item < items; item += warp_size) {
+      const int index = int((float(item) + 0.5f) * reciprocal);
+      const FlatRow row = flat_rows(memory)[index % box_rows(C)];
+      const FlatLine line = flat_lines(memory)[index / box_rows(C)];
+      const bool inside =
+          row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
+      if (!inside) continue;
+      Element* const at = line.at + row.offset;
+      const int misaligned = skew_of<vector>(at);
+      // The output of the run the vector begins with.
+      const int c = (first + misaligned) / vector * vector + (item - index * vectors) * vector - misaligned;
+      if (c >= end) continue;
+      const int place = index / box_rows(C) * line_stride + row.staged * run_stride + skew + c;
+      if (misaligned == skew) {
+        device::store_vector<vector>(at, first, end, c, *reinterpret_cast<const uint4*>(staging + place));
       } else {
-#pragma unroll
-        for (int i = 0; i < vector; ++i)
-          if (c + i >= run.first && c + i < run.end) run.at[c + i] = from[i];
+        const int shift = (place % vector + vector) % vector;
+        const auto* const two = reinterpret_cast<const Words<4>*>(staging + (place - shift));
+        const Words<4> low = place < shift ? Words<4>{} : two[0];  // nothing is staged before the first run
+        const Words<4> v = shifted<Element>(low, two[1], shift);
+        device::store_vector<vector>(at, first, end, c, make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
       }
     }
   }
@@ -2462,6 +2569,9 @@ __device__ inline void release(u32 barrier) {
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
 // joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
 // four words are one load, and neighbouring threads have neighbouring slices.
+//
+// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
+// then the second of all, and a tap begins in the phase it reads.
 
 
 namespace tconv::device {
@@ -2493,8 +2603,10 @@ struct XPanel {
   static constexpr int unit = panel_unit(C), positions = x_positions(C);
   static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
+  static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
   static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
+  static_assert(lanes * unit % phases == 0);
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
@@ -2523,11 +2635,13 @@ struct XPanel {
       first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
               (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
       constexpr Int3 extent = x_extent(C);
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h, tile.origin.w - C.reach.w - x_lead(C)};
+      constexpr int row_inputs = C.x_phases * extent.w;
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       C.x_phases * (tile.origin.w - C.reach.w - x_lead(C))};
 #pragma unroll
       for (int j = 0; j < units; ++j) {
         const int position = (lane() + j * lanes) * unit;
-        const int w = start.w + position % extent.w, row = position / extent.w;
+        const int w = start.w + position % row_inputs, row = position / row_inputs;
         const int slice = row / extent.h, image = slice / extent.d;
         const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
         const bool inside = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
@@ -2570,13 +2684,17 @@ struct XPanel {
 #pragma unroll
       for (int k = 0; k < depth; ++k) {
         if (!has_unit(j) || !has_slice(k)) continue;
+        const int first = lane() * unit;
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
-                          (lane() + j * lanes) * unit;
+                          first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
         if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
           put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+        } else if constexpr (phases > 1) {
+          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+          put(to + x_phase_stride(C), word<1>(v, 0), word<1>(v, 1), word<1>(v, 2), word<1>(v, 3));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
           const bool swap = lane_index() / 4 % 2 != 0;
@@ -2743,7 +2861,7 @@ struct PanelGemm {
         load_x(p, shared);
       }
     } else {
-      ptx::registers_increase<multiplying_registers(C)>();
+      if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
     }
   }
@@ -3221,21 +3339,23 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
   t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
-  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h, c.first_position.w - c.reach.w};
-  t.advance = {c.box.d, c.box.h, box_advance(c)};
+  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
+             c.x_phases * (c.first_position.w - c.reach.w)};
+  t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
   t.extent = x_extent(c), t.images = c.images;
+  t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
-  t.panel_stride = panel_bytes(c) / 16;
-  t.positions = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
   return t;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.positions / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items = parts_of(p.positions, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  const long long items = parts_of(p.inputs, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
   return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
 }
 
@@ -3330,7 +3450,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
-    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 2,
@@ -3383,7 +3503,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
-    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 3, .stages = 3, .x_stages = 0, .octet_group = 2,
@@ -3467,14 +3587,14 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
-    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
-    .resident_steps = 3, .blocks_per_sm = 2,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 3, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 3, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
+    .panel_columns = 192, .panel_stages = 2, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false};
 
 __constant__ constexpr int step_count[] = {
@@ -3541,7 +3661,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 112184;
+constexpr int shared_bytes = 112088;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -3561,7 +3681,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
-    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 4, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -3614,7 +3734,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
-    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 384}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 6,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -3669,7 +3789,7 @@ constexpr GemmConfig config{
     .kernel = {1, 1, 3}, .stride = {1, 1, 2}, .padding = {0, 0, 1}, .dilation = {1, 1, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
-    .types = 1, .channel_blocks = 1, .channels_per_block = 64,
+    .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 384}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 6,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -3802,7 +3922,7 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
       return false;
     ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
     // Boxes of whole rows of another size need not begin where vectors do.
-    if (params.boxes.w > 1 && config.x_vector > 1 && box_advance(config) % config.x_vector != 0) return false;
+    if (params.boxes.w > 1 && box_advance(config) % x_alignment(config) != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
@@ -3884,7 +4004,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_54af854835c4_sm{architecture}",
+        name=f"tconv_kb79_6c381ce2078b_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

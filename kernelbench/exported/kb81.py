@@ -82,6 +82,7 @@ struct GemmConfig {
 
   // Row blocks, see RowPlan.
   int types, channel_blocks, channels_per_block;
+  int x_phases;           // neighbouring inputs along the width that are one position; `stride` is that of positions
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
@@ -144,18 +145,19 @@ constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chu
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
-// The x tile. Copies along the width start at multiples of the vector, `lead` words before the first
-// position the box needs.
+// The x tile. Copies along the width start at multiples of the vector, `lead` positions before the first one that the
+// box needs.
+constexpr int x_alignment(const GemmConfig& c) { return c.x_channels_last ? 1 : max_of(c.x_vector / c.x_phases, 1); }
 constexpr int x_lead(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
+  const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  const int v = c.x_channels_last ? 1 : max_of(c.x_vector, 1);
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, v)};
+  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
 }
-/// Positions of the tile, halo included.
-constexpr int x_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+constexpr int x_positions(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
@@ -169,16 +171,28 @@ constexpr int x_unit_lanes(const GemmConfig& c) {
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
   return lanes;
 }
-/// Where in the x tile a step with this shift finds the first column's position.
+/// Panels hold the first input of every position, then the second of every position, ...: how far these are apart.
+/// Eight lanes write neighbouring inputs, of several slices where channels are last, and their banks must differ.
+constexpr int x_phase_stride(const GemmConfig& c) {
+  const int positions = tile_positions(c);
+  if (c.x_phases == 1) return positions;
+  const int neighbours = c.x_channels_last ? 32 / c.chunk_words : 8, residue = max_of(neighbours / c.x_phases, 1);
+  return positions + ((residue - positions) % 8 + 8) % 8;
+}
+/// Where in the x tile a step with this shift finds the first column's position. Along the width shifts are inputs.
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
-  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + x_lead(c) + c.reach.w - shift.w) *
+  const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
+  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
+          w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
+/// Outputs from an input to the next along the width: the layer's stride.
+constexpr int input_stride(const GemmConfig& c) { return c.stride.w / c.x_phases; }
 /// Phases along the width with and without taps.
 constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
-  return phase_has_taps(phase, c.kernel.w, c.stride.w, c.dilation.w);
+  return phase_has_taps(phase % input_stride(c), c.kernel.w, input_stride(c), c.dilation.w);
 }
 constexpr int phase_with_taps(const GemmConfig& c, int index) {
   int phase = 0;
@@ -187,8 +201,11 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
 }
 
 // The weight slab: `steps_per_slab` steps of each octet of channel words.
-/// Octets of channel words in all; a layer of at most four words has one, with two steps in it.
-constexpr int octets_of(const GemmConfig& c) { return ceil_div(c.group_in, 8 * channels_per_word(c)); }
+/// Octets of channel words in all, some of zeros where groups of them are packed together; a layer of at most four
+/// words has one, with two steps in it.
+constexpr int octets_of(const GemmConfig& c) {
+  return round_up(ceil_div(c.group_in, 8 * channels_per_word(c)), c.octet_group);
+}
 constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
 constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
 /// The A fragments of one octet and step.
@@ -249,7 +266,8 @@ constexpr int resident_place(const GemmConfig& c, int chunk) {
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
-  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h), min_of(c.stride.w, c.kernel.w)};
+  const Int3 phases{min_of(c.stride.d, c.kernel.d), min_of(c.stride.h, c.kernel.h),
+                    min_of(input_stride(c), c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
 /// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
@@ -269,7 +287,7 @@ constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ?
 constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
 constexpr int box_advance(const GemmConfig& c) {
   // Boxes start where copies of x may start.
-  const int step = max_of(4, c.x_vector);
+  const int step = max_of(max_of(4, c.x_vector) / c.x_phases, 1);
   return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
 }
 
@@ -325,7 +343,7 @@ constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
 /// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
 /// differ.
 constexpr int panel_slice_stride(const GemmConfig& c) {
-  const int positions = x_positions(c), residue = 8 / panel_slices(c);
+  const int positions = c.x_phases * x_phase_stride(c), residue = 8 / panel_slices(c);
   return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
 }
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
@@ -420,7 +438,7 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
   }
-  return max_of(panel_staging_bytes(c) + (c.panel_flat ? panel_pass_lines(c) * panel_runs(c) * run_entry_bytes : 0),
+  return max_of(panel_staging_bytes(c) + (c.panel_flat ? (box_rows(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
                 read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
@@ -571,12 +589,13 @@ struct TurnParams {
   Int3 in;
   int batch;
   Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
-  Int3 extent;                 // of an x tile
+  Int3 extent;                 // of an x tile, in positions
   int images;                  // of an x tile
+  int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
   int groups, group_in;
-  int chunks, slices;   // chunks of a group, slices of a chunk
-  int panel_stride;     // from panel to panel, in slices of a position
-  long long positions;  // of all x tiles
+  int chunks, slices;              // chunks of a group, slices of a chunk
+  int slice_stride, panel_stride;  // in slices of an input
+  long long inputs;                // of all x tiles
 };
 /// A thread takes so many slices of a position at a time.
 constexpr int turn_depth = 4, turn_threads = 256;
@@ -1516,6 +1535,7 @@ struct ImplicitGemm {
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
 //   k·dilation = shift·stride + phase,  if there is one.
+// Where several inputs are one position, phases go on to the next ones and shifts may be negative.
 //
 // A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
 // a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
@@ -1528,7 +1548,7 @@ namespace tconv::device {
 __device__ inline int tap_of(int shift, int phase, int stride, int dilation, int kernel) {
   const int target = shift * stride + phase;
   const int k = target / dilation;
-  return target % dilation == 0 && k < kernel ? k : -1;
+  return target >= 0 && target % dilation == 0 && k < kernel ? k : -1;
 }
 
 /// Takes the fastest index off a running index.
@@ -1577,7 +1597,7 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   const int co = channel_block * C.channels_per_block + row.channel;
   const int kd = tap_of(shift.d, row.phase.d, C.stride.d, C.dilation.d, C.kernel.d);
   const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
-  const int kw = tap_of(shift.w, row.phase.w, C.stride.w, C.dilation.w, C.kernel.w);
+  const int kw = tap_of(shift.w, row.phase.w, input_stride(C), C.dilation.w, C.kernel.w);
   Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
                 co * p.stride_out};
   if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
@@ -1800,21 +1820,23 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
   t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
-  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h, c.first_position.w - c.reach.w};
-  t.advance = {c.box.d, c.box.h, box_advance(c)};
+  t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
+             c.x_phases * (c.first_position.w - c.reach.w)};
+  t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
   t.extent = x_extent(c), t.images = c.images;
+  t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
-  t.panel_stride = panel_bytes(c) / 16;
-  t.positions = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
   return t;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.positions / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items = parts_of(p.positions, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  const long long items = parts_of(p.inputs, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
   return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
 }
 
@@ -1909,7 +1931,7 @@ constexpr GemmConfig config{
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
-    .types = 5, .channel_blocks = 4, .channels_per_block = 16,
+    .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -1973,7 +1995,7 @@ constexpr GemmConfig config{
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
-    .types = 5, .channel_blocks = 4, .channels_per_block = 16,
+    .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 128}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 4,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -2029,7 +2051,7 @@ constexpr GemmConfig config{
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
-    .types = 5, .channel_blocks = 4, .channels_per_block = 16,
+    .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -2095,7 +2117,7 @@ constexpr GemmConfig config{
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
-    .types = 5, .channel_blocks = 4, .channels_per_block = 16,
+    .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -2159,7 +2181,7 @@ constexpr GemmConfig config{
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
-    .types = 5, .channel_blocks = 4, .channels_per_block = 16,
+    .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 32}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 2,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3, .octet_group = 1,
@@ -2215,7 +2237,7 @@ constexpr GemmConfig config{
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
-    .types = 5, .channel_blocks = 4, .channels_per_block = 16,
+    .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
     .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
@@ -2349,7 +2371,7 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
       return false;
     ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
     // Boxes of whole rows of another size need not begin where vectors do.
-    if (params.boxes.w > 1 && config.x_vector > 1 && box_advance(config) % config.x_vector != 0) return false;
+    if (params.boxes.w > 1 && box_advance(config) % x_alignment(config) != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
@@ -2431,7 +2453,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_51302ab3ad91_sm{architecture}",
+        name=f"tconv_kb81_63d22fa8443c_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -205,8 +205,9 @@ TEST(Export, TheHostsPartCompilesForEveryFamily) {
 TEST(Export, WidthsWhoseBoxesWouldBeginBetweenVectorsAreRefused) {
   const auto kernel = [](int x_vector, int box_width) {
     return "constexpr GemmConfig config{.groups = 1, .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .x_vector = " +
-           std::to_string(x_vector) + ", .types = 1, .channel_blocks = 1, .box = {1, 1, " +
-           std::to_string(box_width) + "}, .warps_m = 1, .warps_n = 1, .blocks_per_sm = 1, .images = 1, " +
+           std::to_string(x_vector) + ", .types = 1, .channel_blocks = 1, .x_phases = 1, .box = {1, 1, " +
+           std::to_string(box_width) +
+           "}, .warps_m = 1, .warps_n = 1, .octet_group = 1, .blocks_per_sm = 1, .images = 1, " +
            ".window = 1, .team_blocks = 1, .box_parts = 1}; void forward(ForwardParams) {}";
   };
   // The first kernel that will do, by its place; or that none does.

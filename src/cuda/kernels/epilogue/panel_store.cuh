@@ -19,7 +19,7 @@ struct PanelStore {
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
   static constexpr int phases = C.width_phases, slots = C.width_slots, pass_lines = panel_pass_lines(C);
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
-  static constexpr int runs_per_line = panel_runs(C), runs = pass_lines * runs_per_line;
+  static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
   static_assert(8 % slots == 0, "eight rows are whole lines");
   using Sums = float[position_tiles][columns / 2];
@@ -28,9 +28,7 @@ struct PanelStore {
   struct Run {
     Element* at;
     unsigned short first, end;
-    u32 unused;
   };
-  static_assert(sizeof(Run) == run_entry_bytes);
 
   /// The biases of a thread's two rows.
   struct Bias {
@@ -50,18 +48,17 @@ struct PanelStore {
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
                                const Sums& sum, int first_product) {
     Element* const staging = reinterpret_cast<Element*>(memory);
+    if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
       if constexpr (C.panel_flat) {
-        Run* const table = reinterpret_cast<Run*>(memory + panel_staging_bytes(C));
-        for (int item = lane_index(); item < runs; item += warp_size)
-          table[item] =
-              LineRuns(p, tile, first_line(half) + item / runs_per_line).of_flat_row(p, tile, item % runs_per_line);
+        if (lane_index() < pass_lines)
+          flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(half) + lane_index()));
 #pragma unroll
         for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
         __syncwarp();
-        store_flat(staging, table);
+        store_flat(p, tile, memory);
         __syncwarp();
       } else {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
@@ -120,21 +117,12 @@ struct PanelStore {
       run.at = row + low;
       run.first = static_cast<unsigned short>(first - low);
       run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
-      run.unused = 0;
       return run;
     }
 
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
       const int row = product / panels_per_row(C);
       return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
-    }
-    /// `row` counts rows of the x tile, halo included.
-    __device__ Run of_flat_row(const ForwardParams& p, const Tile& tile, int row) const {
-      constexpr Int3 extent = x_extent(C);
-      const int h = row % extent.h, d = row / extent.h % extent.d, image = row / extent.h / extent.d;
-      Run run = piece(p, tile, image, d, h, 0);
-      if (h >= C.box.h || d >= C.box.d) run.end = 0;
-      return run;
     }
   };
 
@@ -220,7 +208,6 @@ struct PanelStore {
     Run result;
     result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
     result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
-    result.unused = 0;
     return result;
   }
 
@@ -252,27 +239,72 @@ struct PanelStore {
       }
     }
   }
-  /// Of flat products: lanes take vectors in turn. Where a run is not aligned in memory as it is staged, they join
-  /// theirs from two that are.
-  __device__ static void store_flat(const Element* staging, const Run* table) {
+  // ---- Flat products: a run is a row of a line. Rows are described once for a tile, lines once for a pass ----------
+
+  struct FlatRow {
+    i64 offset;    // from the first output of the box
+    short d, h;    // outputs from it along depth and height
+    short staged;  // which staged run it is
+    short exists;  // its image is one of the batch
+  };
+  struct FlatLine {
+    Element* at;
+    int d, h;  // its first output, along the depth far outside where the line does not exist
+    __device__ explicit FlatLine(const LineRuns& line)
+        : at(line.at), d(line.exists ? line.od : -(1 << 30)), h(line.oh) {}
+  };
+  static_assert(sizeof(FlatRow) == run_entry_bytes && sizeof(FlatLine) == run_entry_bytes);
+  __device__ static FlatRow* flat_rows(unsigned char* memory) {
+    return reinterpret_cast<FlatRow*>(memory + panel_staging_bytes(C));
+  }
+  __device__ static FlatLine* flat_lines(unsigned char* memory) {
+    return reinterpret_cast<FlatLine*>(flat_rows(memory) + box_rows(C));
+  }
+
+  __device__ static void describe_rows(const ForwardParams& p, const Tile& tile, FlatRow* table) {
+    for (int row = lane_index(); row < box_rows(C); row += warp_size) {
+      const int h = row % C.box.h * C.stride.h, slice = row / C.box.h;
+      const int d = slice % C.box.d * C.stride.d, image = slice / C.box.d;
+      table[row] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
+                    short(C.images == 1 || tile.n + image < p.batch)};
+    }
+  }
+
+  /// Lanes take vectors in turn. Where a run is not aligned in memory as it is staged, they join theirs from two that
+  /// are.
+  __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
     constexpr int width = C.box.w * C.stride.w, skew = panel_flat_skew(C);
-    constexpr int vectors = ceil_div(width + vector - 1, vector);
+    const Element* const staging = reinterpret_cast<const Element*>(memory);
+    // Of every run the same outputs exist; its vectors are one more where it is not aligned.
+    const int ow = tile.origin.w * C.stride.w - C.padding.w;
+    const int first = max(0, -ow), end = min(width, p.out.w - ow);
+    const i64 alignment =
+        reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | p.ys.n | p.ys.c | p.ys.d | p.ys.h | ow + first;
+    const int vectors = (max(end - first, 0) + vector - 1 + (alignment % vector == 0 ? 0 : vector - 1)) / vector;
+    const int items = pass_lines * box_rows(C) * vectors;
+    const float reciprocal = 1.f / float(vectors);
 #pragma unroll 2
-    for (int item = lane_index(); item < runs * vectors; item += warp_size) {
-      const int index = item / vectors;
-      const Run run = table[index];
-      const int c = item % vectors * vector - skew_of<vector>(run.at);  // the run's output the vector begins with
-      if (c >= run.end) continue;
-      const int place = index / runs_per_line * line_stride + index % runs_per_line * run_stride + skew + c;
-      if (skew_of<vector>(run.at) == skew) {
-        device::store_vector<vector>(run.at, run.first, run.end, c, *reinterpret_cast<const uint4*>(staging + place));
+    for (int item = lane_index(); item < items; item += warp_size) {
+      const int index = int((float(item) + 0.5f) * reciprocal);
+      const FlatRow row = flat_rows(memory)[index % box_rows(C)];
+      const FlatLine line = flat_lines(memory)[index / box_rows(C)];
+      const bool inside =
+          row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
+      if (!inside) continue;
+      Element* const at = line.at + row.offset;
+      const int misaligned = skew_of<vector>(at);
+      // The output of the run the vector begins with.
+      const int c = (first + misaligned) / vector * vector + (item - index * vectors) * vector - misaligned;
+      if (c >= end) continue;
+      const int place = index / box_rows(C) * line_stride + row.staged * run_stride + skew + c;
+      if (misaligned == skew) {
+        device::store_vector<vector>(at, first, end, c, *reinterpret_cast<const uint4*>(staging + place));
       } else {
         const int shift = (place % vector + vector) % vector;
         const auto* const two = reinterpret_cast<const Words<4>*>(staging + (place - shift));
         const Words<4> low = place < shift ? Words<4>{} : two[0];  // nothing is staged before the first run
         const Words<4> v = shifted<Element>(low, two[1], shift);
-        device::store_vector<vector>(run.at, run.first, run.end, c,
-                                     make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
+        device::store_vector<vector>(at, first, end, c, make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
       }
     }
   }
