@@ -2275,41 +2275,58 @@ struct PanelStore {
     }
   }
 
-  /// Lanes take vectors in turn. Where a run is not aligned in memory as it is staged, they join theirs from two that
-  /// are.
+  /// Lanes take vectors of the pass in turn.
   __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
-    constexpr int width = C.box.w * C.stride.w, skew = panel_flat_skew(C);
-    const Element* const staging = reinterpret_cast<const Element*>(memory);
-    // Of every run the same outputs exist; its vectors are one more where it is not aligned.
+    // Of every run the same outputs exist; it may have one more vector where it is not aligned.
     const int ow = tile.origin.w * C.stride.w - C.padding.w;
-    const int first = max(0, -ow), end = min(width, p.out.w - ow);
-    const i64 alignment =
-        reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | p.ys.n | p.ys.c | p.ys.d | p.ys.h | ow + first;
-    const int vectors = (max(end - first, 0) + vector - 1 + (alignment % vector == 0 ? 0 : vector - 1)) / vector;
-    const int items = pass_lines * box_rows(C) * vectors;
-    const float reciprocal = 1.f / float(vectors);
-#pragma unroll 2
-    for (int item = lane_index(); item < items; item += warp_size) {
-      const int index = int((float(item) + 0.5f) * reciprocal);
-      const FlatRow row = flat_rows(memory)[index % box_rows(C)];
-      const FlatLine line = flat_lines(memory)[index / box_rows(C)];
-      const bool inside =
-          row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
-      if (!inside) continue;
-      Element* const at = line.at + row.offset;
-      const int misaligned = skew_of<vector>(at);
-      // The output of the run the vector begins with.
-      const int c = (first + misaligned) / vector * vector + (item - index * vectors) * vector - misaligned;
-      if (c >= end) continue;
-      const int place = index / box_rows(C) * line_stride + row.staged * run_stride + skew + c;
-      if (misaligned == skew) {
-        device::store_vector<vector>(at, first, end, c, *reinterpret_cast<const uint4*>(staging + place));
-      } else {
-        const int shift = (place % vector + vector) % vector;
-        const auto* const two = reinterpret_cast<const Words<4>*>(staging + (place - shift));
-        const Words<4> low = place < shift ? Words<4>{} : two[0];  // nothing is staged before the first run
-        const Words<4> v = shifted<Element>(low, two[1], shift);
-        device::store_vector<vector>(at, first, end, c, make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
+    const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
+    const i64 strides = p.ys.n | p.ys.c | p.ys.d | p.ys.h;
+    if ((reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0)
+      store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
+    else
+      store_flat<false>(p, memory, first, end, (max(end - first, 0) + 2 * vector - 2) / vector);
+  }
+
+  /// `Aligned`: runs are in memory as they are staged. Others are joined, each vector from two that are staged.
+  template <bool Aligned>
+  __device__ static void store_flat(const ForwardParams& p, unsigned char* memory, int first, int end, int vectors) {
+    constexpr int together = Aligned ? 4 : 2, runs = pass_lines * box_rows(C), skew = panel_flat_skew(C);
+    if (vectors == 0) return;
+    const Element* const staging = reinterpret_cast<const Element*>(memory);
+    int run = lane_index() / vectors, index = lane_index() % vectors;
+    const int next_run = warp_size / vectors, next_index = warp_size % vectors;
+#pragma unroll 1
+    for (int item = 0; item < runs * vectors; item += warp_size * together) {
+      Element* at[together];
+      int begins[together];  // with this output of the run
+      Words<4> value[together];
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const int row_index = min(run, runs - 1) % box_rows(C), line_index = min(run, runs - 1) / box_rows(C);
+        const FlatRow row = flat_rows(memory)[row_index];
+        const FlatLine line = flat_lines(memory)[line_index];
+        const bool inside = run < runs && row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) &&
+                            unsigned(line.h + row.h) < unsigned(p.out.h);
+        at[i] = line.at + row.offset;
+        int c = first + index * vector;
+        if constexpr (!Aligned) c -= skew_of<vector>(at[i] + first);
+        const int place = line_index * line_stride + row.staged * run_stride + skew + c;
+        const int shift = Aligned ? 0 : (place % vector + vector) % vector;
+        const auto* const staged = reinterpret_cast<const Words<4>*>(staging + (place - shift));
+        if constexpr (Aligned) {
+          value[i] = staged[0];
+        } else {  // nothing is staged before the first run
+          value[i] = shifted<Element>(place < shift ? Words<4>{} : staged[0], staged[1], shift);
+        }
+        begins[i] = inside ? c : end;
+        run += next_run, index += next_index;
+        if (index >= vectors) index -= vectors, ++run;
+      }
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const Words<4>& v = value[i];
+        device::store_vector<vector>(at[i], first, end, begins[i],
+                                     make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
       }
     }
   }
@@ -4016,7 +4033,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_5b55c51b34c1_sm{architecture}",
+        name=f"tconv_kb64_97a9057cdd10_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

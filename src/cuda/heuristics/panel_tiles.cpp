@@ -232,7 +232,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       for (c.panel_stages = 4; c.panel_stages >= 2 && !found; --c.panel_stages)
         for (c.stages = c.resident_steps ? 0 : 6; c.stages >= (c.resident_steps ? 0 : 3) && !found; --c.stages)
           if (fits(c, limits)) {
-            choices.push_back({c, panel_cycles(c, rows, shape, limits)});
+            // A second chunk in registers does nothing that a third slot does not.
+            if (c.fill_buffers == 1 || c.panel_stages == 2)
+              choices.push_back({c, panel_cycles(c, rows, shape, limits)});
             found = true;
           }
     }

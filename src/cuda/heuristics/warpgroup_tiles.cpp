@@ -29,7 +29,8 @@ constexpr double divided = 3.69;      // staging, where eight rows are not whole
 constexpr double load_latency = 637;  // from the request of a slot to its use, under load
 constexpr double through_latency =
     589;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
-constexpr double joined_words = 1.2;  // 16-bit channels: what is not known of tiles that join them to words
+// What prices of this kernel do not know, which vary more than those of the other; in fp32 they do not.
+constexpr double doubt = 1.15, doubt_in_16_bits = 1.25;
 constexpr double launch_latency = 7000;
 constexpr double overlap_lost = 0.639;  // of what teams could hide of each other
 
@@ -181,7 +182,8 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double alone = teams.rounds * std::max(chain, loads);
   const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   const double cycles = std::max(together, alone) + overlap_lost * std::min(together, alone);
-  return cycles * (device::channels_per_word(c) == 2 ? joined_words : 1) + launch_latency + resident_load;
+  const double share = device::channels_per_word(c) == 2 ? doubt_in_16_bits : c.math == Math::tf32 ? doubt : 1;
+  return cycles * share + launch_latency + resident_load;
 }
 
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, const RowPlan& rows,
