@@ -2280,7 +2280,8 @@ struct PanelStore {
     // Of every run the same outputs exist; it may have one more vector where it is not aligned.
     const int ow = tile.origin.w * C.stride.w - C.padding.w;
     const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
-    const i64 strides = p.ys.n | p.ys.c | p.ys.d | p.ys.h;
+    // Strides of dimensions of size 1 are never stepped along.
+    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
     if ((reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0)
       store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
     else
@@ -4021,7 +4022,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_5cd81186fb5e_sm{architecture}",
+        name=f"tconv_kb79_19e66f3b11f0_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -275,7 +275,8 @@ struct PanelStore {
     // Of every run the same outputs exist; it may have one more vector where it is not aligned.
     const int ow = tile.origin.w * C.stride.w - C.padding.w;
     const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
-    const i64 strides = p.ys.n | p.ys.c | p.ys.d | p.ys.h;
+    // Strides of dimensions of size 1 are never stepped along.
+    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
     if ((reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0)
       store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
     else
