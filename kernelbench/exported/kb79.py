@@ -3523,12 +3523,12 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 3, .x_stages = 0, .octet_group = 2,
-    .resident_steps = 0, .blocks_per_sm = 2,
+    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 3, .blocks_per_sm = 2,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 2, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
+    .panel_columns = 160, .panel_stages = 2, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false};
 
 __constant__ constexpr int step_count[] = {
@@ -3561,17 +3561,16 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k8.f32.tf32.tf32 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-        "}, %96, %97, p, 1, 1;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -3581,9 +3580,7 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -3595,7 +3592,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 112088;
+constexpr int shared_bytes = 108200;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -3608,11 +3605,11 @@ constexpr GemmConfig config{
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 3, .x_stages = 0, .octet_group = 2,
-    .resident_steps = 0, .blocks_per_sm = 2,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 3, .blocks_per_sm = 2,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 2, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
+    .panel_columns = 192, .panel_stages = 3, .team_blocks = 1, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false};
 
 __constant__ constexpr int step_count[] = {
@@ -3679,7 +3676,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 112088;
+constexpr int shared_bytes = 112184;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -4022,7 +4019,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_19e66f3b11f0_sm{architecture}",
+        name=f"tconv_kb79_18af63828f7f_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -2,6 +2,7 @@
 // registers. Needs NVRTC, no GPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <string>
 
@@ -181,6 +182,29 @@ TEST_F(CompileHopper, Wgmma) {
         ++compiled;
       }
   EXPECT_GE(compiled, 20);
+}
+
+/// x turned into panels, and the tile that copies them: of each layer with many row blocks the best one.
+TEST_F(CompileHopper, TurnedX) {
+  for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16})
+    for (const bool vectors : {false, true})
+      EXPECT_EQ(spilled_bytes(nvrtc_compile(turn_source(math, vectors), "sm_90a").log), 0);
+  Layer layer;
+  layer.dims = 2, layer.in_channels = 512, layer.out_channels = 256, layer.kernel = {4, 4}, layer.stride = {2, 2};
+  layer.padding = {1, 1};
+  const Geometry g = geometry_of(layer);
+  const Shape shape = shape_of(layer, 16, {8, 8});
+  for (const Math math : {Math::tf32, Math::fp32, Math::f16}) {
+    RowPlan rows;
+    ASSERT_TRUE(make_wide_row_plan(g, math == Math::f16 ? 2 : 1, math == Math::fp32 ? 2 : 1, false, 1, rows));
+    const auto choices = price_warpgroup_tiles(g, math, rows, shape, {}, {});
+    const auto turned = std::find_if(choices.begin(), choices.end(),
+                                     [](const TileChoice& choice) { return choice.config.turned; });
+    ASSERT_NE(turned, choices.end());
+    const CompiledCode code = nvrtc_compile(warpgroup_source(turned->config, rows), "sm_90a");
+    EXPECT_EQ(spilled_bytes(code.log), 0) << "math " << int(math);
+    EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+  }
 }
 
 TEST_F(CompileErrors, CarryTheLog) {

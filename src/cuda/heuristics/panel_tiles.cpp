@@ -15,29 +15,29 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 18.7;
-constexpr double weight_share = 0.448;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 15.4;
-constexpr double ragged_bytes = 257;    // what a run's two partial sectors cost
-constexpr double group_latency = 432;   // a barrier, descriptors made uniform
-constexpr double chunk_latency = 57.9;  // a barrier
-constexpr double weight_latency = 733;  // from the request of a slab to its use
-constexpr double fill_latency = 764;    // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 991;    // its place and its runs worked out
-constexpr double pass_latency = 755;    // of the epilogue
-constexpr double issue_cycles = 1.74;   // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6360;
-constexpr double flat_instructions = 44.2;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 9.94;  // for a vector of theirs, stored
-constexpr double run_instructions = 112;          // for a run of flat products
-constexpr double shared_rate = 0.943;             // of 128 bytes a cycle
-constexpr double put_instructions = 79.6;         // for each position and four words
-constexpr double slice_instructions = 1.95;       // channels last, for each position and four words
-constexpr double vector_instructions = 11.9;  // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 107;
-constexpr double turn_latency = 1210;   // of the kernel that turns x, and from its end to the next one's begin
-constexpr double copy_latency = 292;    // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.351;  // of what teams could hide of each other
+constexpr double l2_bytes_per_cycle = 18;
+constexpr double weight_share = 0.341;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 17.3;
+constexpr double ragged_bytes = 464;     // what a run's two partial sectors cost
+constexpr double group_latency = 592;    // a barrier, descriptors made uniform
+constexpr double chunk_latency = 19.3;   // a barrier
+constexpr double weight_latency = 1150;  // from the request of a slab to its use
+constexpr double fill_latency = 886;     // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 1270;    // its place and its runs worked out
+constexpr double pass_latency = 638;     // of the epilogue
+constexpr double issue_cycles = 1.74;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 7000;
+constexpr double flat_instructions = 49;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 26;  // for a vector of theirs, stored
+constexpr double run_instructions = 76.7;       // for a run of flat products
+constexpr double shared_rate = 0.893;           // of 128 bytes a cycle
+constexpr double put_instructions = 51.6;       // for each position and four words
+constexpr double slice_instructions = 5.85;     // channels last, for each position and four words
+constexpr double vector_instructions = 25.5;    // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 102;
+constexpr double turn_latency = 404;    // of the kernel that turns x, and from its end to the next one's begin
+constexpr double copy_latency = 97.4;   // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.285;  // of what teams could hide of each other
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.

@@ -17,22 +17,22 @@ using std::int64_t;
 // Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
 // (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
-constexpr double memory_bytes_per_cycle = 15;
-constexpr double ragged_bytes = 0.0554;  // what a run's two partial sectors cost
-constexpr double run_cycles = 3.36;      // set-up of a stored run
-constexpr double batch_latency = 117;    // operands read, first product of a batch
-constexpr double slab_latency = 117;     // a barrier
-constexpr double tile_latency = 2680;    // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 42;      // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 3.91;    // of a warp, for an instruction of the epilogue
-constexpr double divided = 3.69;      // staging, where eight rows are not whole lines and places take a division
+constexpr double memory_bytes_per_cycle = 16.1;
+constexpr double ragged_bytes = 0.0185;  // what a run's two partial sectors cost
+constexpr double run_cycles = 1.21;      // set-up of a stored run
+constexpr double batch_latency = 133;    // operands read, first product of a batch
+constexpr double slab_latency = 42.3;    // a barrier
+constexpr double tile_latency = 2760;    // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 14;      // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.64;    // of a warp, for an instruction of the epilogue
+constexpr double divided = 3.03;      // staging, where eight rows are not whole lines and places take a division
 constexpr double load_latency = 637;  // from the request of a slot to its use, under load
 constexpr double through_latency =
-    589;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+    652;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
 // What prices of this kernel do not know, which vary more than those of the other; in fp32 they do not.
 constexpr double doubt = 1.15, doubt_in_16_bits = 1.25;
 constexpr double launch_latency = 7000;
-constexpr double overlap_lost = 0.639;  // of what teams could hide of each other
+constexpr double overlap_lost = 0.549;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
