@@ -359,17 +359,17 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   const Gemm& gemm = gemm_for(access_of(o));
   if (!gemm.kernel) return run_generic(o, options);
+  const GemmConfig& c = gemm.config;
+  // Several images of one box are reached with 32 bits, too.
+  if (const int64_t apart = o.input->strides[0];
+      c.images > 1 && !c.turned && (apart < 0 || apart * c.images >= int64_t(1) << 31))
+    return run_generic(o, options);
   auto workspace = round_up(reinterpret_cast<std::uintptr_t>(options.workspace));
   const void* packed = options.packed_weight;
   if (!packed) {
     pack_on_device(s, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
     packed = reinterpret_cast<const void*>(workspace), workspace += round_up(s.packed_bytes());
   }
-  const GemmConfig& c = gemm.config;
-  // Several images of one box are reached with 32 bits, too.
-  if (const int64_t apart = o.input->strides[0];
-      c.images > 1 && !c.turned && (apart < 0 || apart * c.images >= int64_t(1) << 31))
-    return run_generic(o, options);
   device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.y = o.output->data;
   params.weight =

@@ -48,6 +48,8 @@ int least_columns(const GemmConfig& c) {
   return c.x_phases > 1 ? 8 : 32;
 }
 
+constexpr double most_turned_bytes = 1 << 30;  // of workspace
+
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;
 }
@@ -121,10 +123,14 @@ void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<Ge
     }
 }
 
+double turned_bytes(const GemmConfig& c, const Shape& shape) {
+  const double boxes = std::ceil(double(shape.batch) / c.images) * device::volume(boxes_of(c, shape));
+  return boxes * c.groups * device::chunks_of(c) * device::panel_bytes(c);
+}
+
 /// What it takes to turn x: it is read, and written as panels.
 double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& limits) {
-  const double boxes = std::ceil(double(shape.batch) / c.images) * device::volume(boxes_of(c, shape));
-  const double turned = boxes * c.groups * device::chunks_of(c) * device::panel_bytes(c);
+  const double turned = turned_bytes(c, shape);
   const double x = double(shape.batch) * c.groups * c.group_in * device::element_bytes(c) *
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
   return turn_latency + (x + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
@@ -226,6 +232,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   if (rows.rows() > device::panel_rows || !stores) return choices;
   const Steps steps(rows);
   const auto consider = [&](GemmConfig c) {
+    if (c.turned && turned_bytes(c, shape) > most_turned_bytes) return;
     // Slots as there is room for, of panels first.
     for (c.fill_buffers = 1; c.fill_buffers <= (c.turned ? 1 : 2); ++c.fill_buffers) {
       bool found = false;
