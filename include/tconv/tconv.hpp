@@ -203,7 +203,8 @@ class TCONV_API Plan {
   const Layer& layer() const noexcept;
   const Device& device() const noexcept;
 
-  /// Fixes batch and input size. Costs microseconds; nothing is compiled or tuned for a shape.
+  /// Fixes batch and input size. Costs microseconds on a CPU, where nothing is compiled or tuned for a shape; on a
+  /// GPU a tile is chosen, and its kernel compiled or loaded where this process has not met it.
   Binding bind(std::int64_t batch, const Extents& input) const;
 
   /// Weights in the order the kernels read them. Packing once saves packing in every run, as long as

@@ -429,7 +429,7 @@ constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_b
 constexpr int staged_pitch(const GemmConfig& c) {
   return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
 }
-/// Of one warp: the staged rows and, where products are flat, a table of their runs.
+/// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
   // last panel.
@@ -2282,7 +2282,8 @@ struct PanelStore {
     const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
     // Strides of dimensions of size 1 are never stepped along.
     const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
-    if ((reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0)
+    const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
+    if (in_memory && (panel_flat_skew(C) + first) % vector == 0)
       store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
     else
       store_flat<false>(p, memory, first, end, (max(end - first, 0) + 2 * vector - 2) / vector);
@@ -2404,11 +2405,7 @@ __device__ inline void named_sync(int name, int threads) {
 namespace tconv::device::ptx {
 
 /// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
-__device__ inline void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 /// Waits until the kernel before this one is complete, and sees what it wrote.
 __device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
@@ -4034,7 +4031,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_088cfee19650_sm{architecture}",
+        name=f"tconv_kb64_ff4856f2e924_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -429,7 +429,7 @@ constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_b
 constexpr int staged_pitch(const GemmConfig& c) {
   return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
 }
-/// Of one warp: the staged rows and, where products are flat, a table of their runs.
+/// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
   // last panel.
@@ -2453,7 +2453,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_63d22fa8443c_sm{architecture}",
+        name=f"tconv_kb81_8233673f05f6_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

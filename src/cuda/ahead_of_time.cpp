@@ -81,7 +81,10 @@ std::vector<KernelRequest> kernels_of(const Layer& layer, int64_t batch, const E
       return view(layer, place(offset), shape.batch, geometry.out_channels(), shape.output);
     };
     run(x(0), y(0));
-    for (int64_t offset = element; offset < widest_copy; offset *= 2) run(x(offset), y(offset));
+    for (int64_t offset = element; offset < widest_copy; offset *= 2) {
+      run(x(offset), y(offset));
+      run(x(offset), y(0));  // a view of a larger tensor, and a new output
+    }
     run(far_apart(x(0)), far_apart(y(0)));
   }
   return record.requests();

@@ -328,7 +328,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   for (const auto& [known, gemm] : gemms_)
     if (known == access) return *gemm;
   const State& s = *state_;
-  // What the general kernel takes beside its prices, which are compared with each other otherwise.
+  // Prices of the general kernel are so much too low beside those of the warpgroups' kernels.
   constexpr double general_share = 1.8;
   const Packing* best = nullptr;
   TileChoice choice;
@@ -481,7 +481,7 @@ void plan_packings(State& s) {
   const bool warpgroups = s.device.major == 9 && !std::getenv("TCONV_NO_WGMMA");
   // For tests and timings: as many inputs of a position as are asked for.
   const char* const asked = std::getenv("TCONV_X_PHASES");
-  if (warpgroups && wide(asked ? std::atoi(asked) : 1))
+  if (warpgroups && wide(asked ? std::max(1, std::atoi(asked)) : 1))
     s.add_packing(Family::warpgroup, std::move(rows));
   else if (make_row_plan(s.geometry, per_word, 4, rows))
     s.add_packing(Family::gemm, std::move(rows));

@@ -233,9 +233,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
         if (window > 1 && (!c.y_rows || positions.w <= c.box.w || device::box_advance(c) * 2 <= c.box.w)) continue;
         for (const int octets : {4, 2, 1}) {
           // Whole chunks of channels, without octets that are padding.
-          if (octets > 1 && g.group_in % (8 * octets * device::channels_per_word(c)) != 0 &&
-              ceil_div(int(g.group_in), 8 * device::channels_per_word(c)) % octets != 0)
-            continue;
+          if (ceil_div(int(g.group_in), 8 * device::channels_per_word(c)) % octets != 0) continue;
           c.chunk_words = 8 * octets;
           // Streamed weights, one team.
           c.teams = 1, c.resident_steps = 0;

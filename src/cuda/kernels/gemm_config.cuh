@@ -395,7 +395,7 @@ constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_b
 constexpr int staged_pitch(const GemmConfig& c) {
   return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
 }
-/// Of one warp: the staged rows and, where products are flat, a table of their runs.
+/// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
   // last panel.

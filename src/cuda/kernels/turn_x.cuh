@@ -51,7 +51,7 @@ struct TurnX {
                              d * p.xs.d + h * p.xs.h + w * p.xs.w;
     uint4 words[turn_depth];
 #pragma unroll
-    for (int i = 0; i < turn_depth; ++i) words[i] = load(p, x, slice + i, inside);
+    for (int i = 0; i < turn_depth; ++i) words[i] = load(p, x, slice + i, inside && first + i < p.slices);
     uint4* const panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.groups * p.chunks + chunk) * p.panel_stride +
                          place / p.x_phases + place % p.x_phases * p.phase_stride;
 #pragma unroll

@@ -67,6 +67,7 @@ Found open_driver() {
 
   int version = 0;
   if (d->cuDriverGetVersion) d->cuDriverGetVersion(&version);
+  d->version = version;
   const std::string found = "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   if (version < oldest_driver) return {nullptr, "the NVIDIA driver supports " + found + "; tconv needs CUDA 12.0"};
   if (!absent.empty()) return {nullptr, "the NVIDIA driver (" + found + ") has no function " + absent};

@@ -51,6 +51,7 @@ struct LaunchConfig {
 };
 
 struct Driver {
+  int version = 0;  // as CUDA counts: 12030 is 12.3
   CUresult (*cuInit)(unsigned);
   CUresult (*cuDriverGetVersion)(int*);
   CUresult (*cuGetErrorName)(CUresult, const char**);

@@ -277,7 +277,8 @@ struct PanelStore {
     const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
     // Strides of dimensions of size 1 are never stepped along.
     const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
-    if ((reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0)
+    const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
+    if (in_memory && (panel_flat_skew(C) + first) % vector == 0)
       store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
     else
       store_flat<false>(p, memory, first, end, (max(end - first, 0) + 2 * vector - 2) / vector);

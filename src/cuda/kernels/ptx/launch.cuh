@@ -6,11 +6,7 @@
 namespace tconv::device::ptx {
 
 /// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
-__device__ inline void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 /// Waits until the kernel before this one is complete, and sees what it wrote.
 __device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
