@@ -157,15 +157,15 @@ constexpr Int3 x_extent(const GemmConfig& c) {
 }
 /// Positions of the tile, halo included; and its inputs.
 constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
-constexpr int x_positions(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
-constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
+constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
+constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
-  return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
+  return c.x_channels_last ? x_inputs(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
 /// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk
 /// down the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
-constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
+constexpr int x_units(const GemmConfig& c) { return x_inputs(c) / max_of(c.x_vector, 1); }
 constexpr int x_unit_lanes(const GemmConfig& c) {
   int lanes = warp_size;
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
@@ -354,7 +354,7 @@ constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c)
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
 constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
-constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
 constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
 constexpr int panel_lanes(const GemmConfig& c) {
   if (c.x_channels_last) return warpgroup_size / panel_slices(c);
@@ -1107,7 +1107,7 @@ struct XTile {
   // 0 stands for single 16-bit elements.
   static constexpr int vector = C.x_vector;
   static constexpr Int3 extent = x_extent(C);
-  static constexpr int positions = x_positions(C);
+  static constexpr int positions = x_inputs(C);
   static constexpr int word_stride = x_word_stride(C);
   static constexpr int position_stride = x_position_stride(C);
   static constexpr int words = round_up(x_tile_words(C), 4);
@@ -1531,6 +1531,43 @@ struct ImplicitGemm {
 };
 
 }  // namespace tconv::device
+// ---- words.cuh
+// Words that move as one, and elements as bits of them.
+
+
+namespace tconv::device {
+
+/// 32-bit words as they lie in memory. One word may hold a single 16-bit element.
+template <int Count>
+struct alignas(Count * 4) Words {
+  u32 word[Count];
+};
+
+__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
+template <class Half>
+__device__ u32 bits_of(Half value) {
+  return value.bits;
+}
+
+/// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
+template <class Element>
+__device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, int shift) {
+  const int bytes = shift * int(sizeof(Element));
+  u32 w[8], v[6], r[5];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) w[i] = low.word[i], w[i + 4] = high.word[i];
+#pragma unroll
+  for (int i = 0; i < 6; ++i) v[i] = bytes & 8 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i < 5; ++i) r[i] = bytes & 4 ? v[i + 1] : v[i];
+  Words<4> result;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    result.word[i] = sizeof(Element) == 2 ? __funnelshift_r(r[i], r[i + 1], bytes % 4 * 8) : r[i];
+  return result;
+}
+
+}  // namespace tconv::device
 // ---- pack.cuh
 // Packs a weight [in, out / groups, kernel…] of any strides in the order its kernel reads it. A row is a phase
 // of a channel and a step a shift; the tap that joins them is
@@ -1604,12 +1641,6 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   if constexpr (C.kernel.h > 1) filter.offset += kh * p.stride_h;
   if constexpr (C.kernel.w > 1) filter.offset += kw * p.stride_w;
   return filter;
-}
-
-__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
-template <class Half>
-__device__ u32 bits_of(Half value) {
-  return value.bits;
 }
 
 /// A word of input channels.
@@ -1973,37 +2004,6 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
     for (int i = 0; i < Vector; ++i)
       if (c + i >= first && c + i < end) at[c + i] = elements[i];
   }
-}
-
-}  // namespace tconv::device
-// ---- words.cuh
-// Words that move as one.
-
-
-namespace tconv::device {
-
-/// 32-bit words as they lie in memory. One word may hold a single 16-bit element.
-template <int Count>
-struct alignas(Count * 4) Words {
-  u32 word[Count];
-};
-
-/// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
-template <class Element>
-__device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, int shift) {
-  const int bytes = shift * int(sizeof(Element));
-  u32 w[8], v[6], r[5];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) w[i] = low.word[i], w[i + 4] = high.word[i];
-#pragma unroll
-  for (int i = 0; i < 6; ++i) v[i] = bytes & 8 ? w[i + 2] : w[i];
-#pragma unroll
-  for (int i = 0; i < 5; ++i) r[i] = bytes & 4 ? v[i + 1] : v[i];
-  Words<4> result;
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    result.word[i] = sizeof(Element) == 2 ? __funnelshift_r(r[i], r[i + 1], bytes % 4 * 8) : r[i];
-  return result;
 }
 
 }  // namespace tconv::device
@@ -2575,6 +2575,31 @@ __device__ inline void release(u32 barrier) {
 }
 
 }  // namespace tconv::device
+// ---- tiles/panel_slice.cuh
+// A slice of a panel: four words of channels at one input, as products read them.
+
+
+namespace tconv::device {
+
+/// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
+/// uses.
+template <Math M>
+__device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
+  if constexpr (M == Math::fp32) {
+    uint4 head, rest;
+    split_tf32(v.x, head.x, rest.x);
+    split_tf32(v.y, head.y, rest.y);
+    split_tf32(v.z, head.z, rest.z);
+    split_tf32(v.w, head.w, rest.w);
+    *to = head, *remainders = rest;
+  } else if constexpr (M == Math::tf32) {
+    *to = make_uint4(ptx::round_tf32(v.x), ptx::round_tf32(v.y), ptx::round_tf32(v.z), ptx::round_tf32(v.w));
+  } else {
+    *to = v;
+  }
+}
+
+}  // namespace tconv::device
 // ---- tiles/x_panel.cuh
 // A panel: one chunk of the x tile as wgmma reads it from shared memory.
 //
@@ -2615,7 +2640,7 @@ template <GemmConfig C, class Threads>
 struct XPanel {
   using Element = ElementOf<C>;
   static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
-  static constexpr int unit = panel_unit(C), positions = x_positions(C);
+  static constexpr int unit = panel_unit(C), positions = x_inputs(C);
   static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr int phases = C.x_phases;
@@ -2743,19 +2768,7 @@ struct XPanel {
   }
 
   __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
-    if constexpr (C.math == Math::fp32) {
-      uint4 head, rest;
-      split_tf32(a, head.x, rest.x);
-      split_tf32(b, head.y, rest.y);
-      split_tf32(c, head.z, rest.z);
-      split_tf32(d, head.w, rest.w);
-      *to = head;
-      to[slices * panel_slice_stride(C)] = rest;
-    } else if constexpr (C.math == Math::tf32) {
-      *to = make_uint4(ptx::round_tf32(a), ptx::round_tf32(b), ptx::round_tf32(c), ptx::round_tf32(d));
-    } else {
-      *to = make_uint4(a, b, c, d);
-    }
+    store_slice<C.math>(to, to + slices * panel_slice_stride(C), make_uint4(a, b, c, d));
   }
 };
 
@@ -3361,12 +3374,12 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.inputs / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
@@ -4019,7 +4032,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_e5ac1e63699d_sm{architecture}",
+        name=f"tconv_kb74_e4d7fd847d5a_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

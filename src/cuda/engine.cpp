@@ -74,7 +74,7 @@ device::ImageStrides image_strides(const ConstTensor& t) {
 }
 
 constexpr std::size_t workspace_alignment = 256;
-std::size_t round_up(std::size_t bytes) {
+std::size_t aligned_up(std::size_t bytes) {
   return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
 }
 
@@ -117,7 +117,7 @@ struct State {
   }
   void add_packing(Family of, RowPlan rows) {
     const int parts = of == Family::warpgroup && math == Math::fp32 ? 2 : 1;
-    const std::size_t offset = round_up(packed_bytes());
+    const std::size_t offset = aligned_up(packed_bytes());
     const std::size_t bytes = std::size_t(rows.weight_words(geometry, channels_per_word(), parts)) * 4;
     auto kernel = get_kernel({pack_source(pack_config(geometry, math, rows), rows, geometry), "pack", 0}, device);
     packings.push_back({of, std::move(rows), offset, bytes, std::move(kernel)});
@@ -141,7 +141,7 @@ class CudaBinding final : public EngineBinding {
 
   std::size_t workspace_bytes(Pass pass, int, bool packs) const override {
     if (pass != Pass::forward) return 0;
-    const std::size_t bytes = (packs ? round_up(state_->packed_bytes()) : 0) + turned_bytes_;
+    const std::size_t bytes = (packs ? aligned_up(state_->packed_bytes()) : 0) + turned_bytes_;
     return bytes ? bytes + workspace_alignment : 0;
   }
 
@@ -218,7 +218,7 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
 
 std::size_t CudaBinding::turned_bytes_of(const GemmConfig& c) const {
   const auto params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
-  return round_up(std::size_t(device::turned_bytes(c, device::turn_params(c, params))));
+  return aligned_up(std::size_t(device::turned_bytes(c, device::turn_params(c, params))));
 }
 
 void pack_on_device(const State& s, const ConstTensor& weight, void* packed, void* stream) {
@@ -364,11 +364,11 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   if (const int64_t apart = o.input->strides[0];
       c.images > 1 && !c.turned && (apart < 0 || apart * c.images >= int64_t(1) << 31))
     return run_generic(o, options);
-  auto workspace = round_up(reinterpret_cast<std::uintptr_t>(options.workspace));
+  auto workspace = aligned_up(reinterpret_cast<std::uintptr_t>(options.workspace));
   const void* packed = options.packed_weight;
   if (!packed) {
     pack_on_device(s, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
-    packed = reinterpret_cast<const void*>(workspace), workspace += round_up(s.packed_bytes());
+    packed = reinterpret_cast<const void*>(workspace), workspace += aligned_up(s.packed_bytes());
   }
   device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.y = o.output->data;

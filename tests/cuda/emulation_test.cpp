@@ -158,6 +158,19 @@ Case random_case(std::mt19937& rng) {
   }
 }
 
+/// A layer of a list, with bias; what else it needs is the caller's to set.
+template <class Listed>
+Case case_of(const Listed& listed, std::ptrdiff_t index) {
+  Case c;
+  Layer& l = c.layer;
+  l.dims = listed.dims, l.in_channels = listed.in, l.out_channels = listed.out, l.bias = true;
+  l.dtype = listed.dtype, l.precision = listed.precision, l.layout = listed.layout;
+  l.kernel = listed.kernel, l.stride = listed.stride, c.input = listed.input;
+  for (std::size_t d = std::size_t(l.dims); d < 3; ++d) l.kernel[d] = l.stride[d] = c.input[d] = 1;
+  c.batch = 2, c.text = "layer " + std::to_string(index);
+  return c;
+}
+
 /// A tensor with room around it: what lies outside is not a number, and must stay what it was.
 struct Guarded {
   static constexpr int64_t guard = 64;  // elements
@@ -364,16 +377,8 @@ TEST(Emulation, SharedPanels) {
   std::map<std::string, int> families;
   setenv("TCONV_PREFER_PANELS", "2", 1);
   for (const Shared& shared : layers) {
-    Case c;
-    Layer& l = c.layer;
-    l.dims = shared.dims, l.in_channels = shared.in, l.out_channels = shared.out, l.bias = true;
-    l.dtype = shared.dtype, l.precision = shared.precision, l.layout = shared.layout;
-    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
-      l.kernel[d] = shared.kernel[d], l.stride[d] = shared.stride[d], c.input[d] = shared.input[d];
-      l.padding[d] = 1;
-    }
-    c.batch = 2;
-    c.text = "layer " + std::to_string(&shared - layers);
+    Case c = case_of(shared, &shared - layers);
+    for (std::size_t d = 0; d < std::size_t(shared.dims); ++d) c.layer.padding[d] = 1;
     check(emulator, c, rng, families);
   }
   unsetenv("TCONV_PREFER_PANELS");
@@ -409,17 +414,11 @@ TEST(Emulation, TurnedPanels) {
   std::map<std::string, int> families;
   setenv("TCONV_PREFER_PANELS", "turned", 1);
   for (const Turned& turned : layers) {
-    Case c;
+    Case c = case_of(turned, &turned - layers);
     Layer& l = c.layer;
-    l.dims = turned.dims, l.in_channels = turned.in * turned.groups, l.out_channels = turned.out * turned.groups;
-    l.bias = true, l.groups = turned.groups;
-    l.dtype = turned.dtype, l.precision = turned.precision, l.layout = turned.layout;
-    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
-      l.kernel[d] = turned.kernel[d], l.stride[d] = turned.stride[d], c.input[d] = turned.input[d];
-      l.padding[d] = l.kernel[d] > 1;
-    }
+    l.groups = turned.groups, l.in_channels *= turned.groups, l.out_channels *= turned.groups;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = l.kernel[d] > 1;
     c.batch = turned.batch;
-    c.text = "layer " + std::to_string(&turned - layers);
     check(emulator, c, rng, families);
   }
   unsetenv("TCONV_PREFER_PANELS");
@@ -520,16 +519,10 @@ TEST(Emulation, PositionsOfSeveralInputs) {
   Emulator emulator;
   std::mt19937 rng(1);
   for (const Few& few : layers) {
-    Case c;
-    Layer& l = c.layer;
-    l.dims = few.dims, l.in_channels = few.in, l.out_channels = few.out, l.groups = few.groups, l.bias = true;
-    l.dtype = few.dtype, l.precision = few.precision, l.layout = few.layout;
-    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) {
-      l.kernel[d] = few.kernel[d], l.stride[d] = few.stride[d], c.input[d] = few.input[d];
-      l.padding[d] = few.padding[d], l.dilation[d] = few.dilation[d];
-    }
-    c.batch = 2;
-    c.text = "layer " + std::to_string(&few - layers);
+    Case c = case_of(few, &few - layers);
+    c.layer.groups = few.groups;
+    for (std::size_t d = 0; d < std::size_t(few.dims); ++d)
+      c.layer.padding[d] = few.padding[d], c.layer.dilation[d] = few.dilation[d];
     std::map<std::string, int> families;
     setenv("TCONV_X_PHASES", std::to_string(few.inputs).c_str(), 1);
     const bool turned = (&few - layers) % 3 == 1;

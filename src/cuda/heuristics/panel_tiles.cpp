@@ -124,8 +124,9 @@ void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<Ge
 }
 
 double turned_bytes(const GemmConfig& c, const Shape& shape) {
-  const double boxes = std::ceil(double(shape.batch) / c.images) * device::volume(boxes_of(c, shape));
-  return boxes * c.groups * device::chunks_of(c) * device::panel_bytes(c);
+  device::ForwardParams call{};  // of which this takes sizes
+  call.batch = int(shape.batch), call.boxes = boxes_of(c, shape);
+  return double(device::turned_bytes(c, device::turn_params(c, call)));
 }
 
 /// What it takes to turn x: it is read, and written as panels.
@@ -152,7 +153,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Sums over one set of types: products and stores of a member, what a team fills.
   const double issued = steps.total * octets * tiles * products;
   const double tensor = issued * c.panel_columns / 2.0;
-  const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_positions(c);
+  const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_inputs(c);
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + types * outputs * (2 + element / 4) / 32) +
       x_words * ((c.turned ? 0 : 1) + parts) / 32;

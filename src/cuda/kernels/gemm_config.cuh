@@ -123,15 +123,15 @@ constexpr Int3 x_extent(const GemmConfig& c) {
 }
 /// Positions of the tile, halo included; and its inputs.
 constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
-constexpr int x_positions(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
-constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_positions(c), 8); }
+constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
+constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
 constexpr int x_tile_words(const GemmConfig& c) {
-  return c.x_channels_last ? x_positions(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
+  return c.x_channels_last ? x_inputs(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
 /// Channels first, how many loading threads lie side by side along positions, in units of a copy; the others walk
 /// down the chunk. Few spread the work evenly over warps, many keep the offsets of a thread few.
-constexpr int x_units(const GemmConfig& c) { return x_positions(c) / max_of(c.x_vector, 1); }
+constexpr int x_units(const GemmConfig& c) { return x_inputs(c) / max_of(c.x_vector, 1); }
 constexpr int x_unit_lanes(const GemmConfig& c) {
   int lanes = warp_size;
   while (ceil_div(x_units(c), lanes) > 6 && lanes < loading_threads(c)) lanes *= 2;
@@ -320,7 +320,7 @@ constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c)
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
 constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
-constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_positions(c) / panel_unit(c), lanes); }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
 constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
 constexpr int panel_lanes(const GemmConfig& c) {
   if (c.x_channels_last) return warpgroup_size / panel_slices(c);

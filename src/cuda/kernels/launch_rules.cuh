@@ -75,12 +75,12 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_positions(c);
+  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.inputs / x_positions(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {

@@ -11,6 +11,7 @@
 #include "mma/split.cuh"
 #include "ptx/mma.cuh"
 #include "tile.cuh"
+#include "words.cuh"
 
 namespace tconv::device {
 
@@ -74,12 +75,6 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   if constexpr (C.kernel.h > 1) filter.offset += kh * p.stride_h;
   if constexpr (C.kernel.w > 1) filter.offset += kw * p.stride_w;
   return filter;
-}
-
-__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
-template <class Half>
-__device__ u32 bits_of(Half value) {
-  return value.bits;
 }
 
 /// A word of input channels.

@@ -8,9 +8,9 @@
 
 #include "element.cuh"
 #include "launch_params.cuh"
-#include "mma/split.cuh"
 #include "ptx/launch.cuh"
-#include "ptx/mma.cuh"
+#include "tiles/panel_slice.cuh"
+#include "words.cuh"
 
 namespace tconv::device {
 
@@ -58,7 +58,7 @@ struct TurnX {
     for (int i = 0; i < turn_depth; ++i) {
       if (first + i >= p.slices) break;
       uint4* const to = panel + (first + i) * p.slice_stride;
-      store(to, to + p.slices * p.slice_stride, words[i]);
+      store_slice<M>(to, to + p.slices * p.slice_stride, words[i]);
     }
   }
 
@@ -70,28 +70,8 @@ struct TurnX {
     u32 word[4] = {};
 #pragma unroll
     for (int i = 0; i < channels; ++i)
-      if (i < there) word[i / per_word] |= bits(from[i * p.xs.c]) << (i % per_word * 16);
+      if (i < there) word[i / per_word] |= bits_of(from[i * p.xs.c]) << (i % per_word * 16);
     return make_uint4(word[0], word[1], word[2], word[3]);
-  }
-  __device__ static u32 bits(float value) { return __float_as_uint(value); }
-  template <class Half>
-  __device__ static u32 bits(Half value) {
-    return value.bits;
-  }
-
-  __device__ static void store(uint4* heads, uint4* remainders, const uint4& v) {
-    if constexpr (M == Math::fp32) {
-      uint4 head, rest;
-      split_tf32(v.x, head.x, rest.x);
-      split_tf32(v.y, head.y, rest.y);
-      split_tf32(v.z, head.z, rest.z);
-      split_tf32(v.w, head.w, rest.w);
-      *heads = head, *remainders = rest;
-    } else if constexpr (M == Math::tf32) {
-      *heads = make_uint4(ptx::round_tf32(v.x), ptx::round_tf32(v.y), ptx::round_tf32(v.z), ptx::round_tf32(v.w));
-    } else {
-      *heads = v;
-    }
   }
 };
 

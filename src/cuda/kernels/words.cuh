@@ -1,4 +1,4 @@
-// Words that move as one.
+// Words that move as one, and elements as bits of them.
 #pragma once
 
 #include "base.cuh"
@@ -10,6 +10,12 @@ template <int Count>
 struct alignas(Count * 4) Words {
   u32 word[Count];
 };
+
+__device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
+template <class Half>
+__device__ u32 bits_of(Half value) {
+  return value.bits;
+}
 
 /// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
 template <class Element>

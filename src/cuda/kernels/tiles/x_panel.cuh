@@ -11,9 +11,8 @@
 // then the second of all, and a tap begins in the phase it reads.
 #pragma once
 
-#include "mma/split.cuh"
-#include "ptx/mma.cuh"
 #include "tile.cuh"
+#include "tiles/panel_slice.cuh"
 
 namespace tconv::device {
 
@@ -41,7 +40,7 @@ template <GemmConfig C, class Threads>
 struct XPanel {
   using Element = ElementOf<C>;
   static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
-  static constexpr int unit = panel_unit(C), positions = x_positions(C);
+  static constexpr int unit = panel_unit(C), positions = x_inputs(C);
   static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr int phases = C.x_phases;
@@ -169,19 +168,7 @@ struct XPanel {
   }
 
   __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
-    if constexpr (C.math == Math::fp32) {
-      uint4 head, rest;
-      split_tf32(a, head.x, rest.x);
-      split_tf32(b, head.y, rest.y);
-      split_tf32(c, head.z, rest.z);
-      split_tf32(d, head.w, rest.w);
-      *to = head;
-      to[slices * panel_slice_stride(C)] = rest;
-    } else if constexpr (C.math == Math::tf32) {
-      *to = make_uint4(ptx::round_tf32(a), ptx::round_tf32(b), ptx::round_tf32(c), ptx::round_tf32(d));
-    } else {
-      *to = make_uint4(a, b, c, d);
-    }
+    store_slice<C.math>(to, to + slices * panel_slice_stride(C), make_uint4(a, b, c, d));
   }
 };
 

@@ -32,7 +32,7 @@ struct XTile {
   // 0 stands for single 16-bit elements.
   static constexpr int vector = C.x_vector;
   static constexpr Int3 extent = x_extent(C);
-  static constexpr int positions = x_positions(C);
+  static constexpr int positions = x_inputs(C);
   static constexpr int word_stride = x_word_stride(C);
   static constexpr int position_stride = x_position_stride(C);
   static constexpr int words = round_up(x_tile_words(C), 4);
