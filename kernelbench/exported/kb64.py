@@ -116,11 +116,14 @@ struct GemmConfig {
   // rows by so many positions.
   int panel_columns;
   int panel_stages;
+  int product_rows;  // rows of the box that a product covers, and the halo between them
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
+  Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool in_turns;     // warpgroups of a block multiply one at a time
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -153,10 +156,14 @@ constexpr int x_lead(const GemmConfig& c) {
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
+  const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
+  return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
 }
-/// Positions of the tile, halo included; and its inputs.
-constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) {
+  const Int3 e = x_extent(c), shared = c.shared_halo;
+  return max_of(c.images, 1) * volume(e) + (shared.d * e.h + shared.h) * e.w + shared.w;
+}
 constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
@@ -363,16 +370,23 @@ constexpr int panel_lanes(const GemmConfig& c) {
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
 }
+/// Whether threads can fill panels: they keep a bit for each of their units.
+constexpr bool fills_panels(const GemmConfig& c) {
+  return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
+         panel_units(c, panel_lanes(c)) <= 32;
+}
 /// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
 constexpr int panel_unit_registers(const GemmConfig& c) {
   return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);
-  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
+  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + 2 * units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
+constexpr int panels_per_row(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? 1 : c.box.w / c.panel_columns;
+}
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -382,7 +396,8 @@ constexpr int x_row_of(const GemmConfig& c, int box_row) {
 /// Where a product's positions begin in the panel.
 constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
-  return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
+  return x_row_of(c, tile / panels_per_row(c) * c.product_rows) * x_extent(c).w +
+         tile % panels_per_row(c) * c.panel_columns;
 }
 /// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
 /// those of the first do.
@@ -395,10 +410,12 @@ constexpr int panel_part_stride(const GemmConfig& c) {
 /// Rows of the x tile a flat tile reaches.
 constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
 
-// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
-// where products are flat, for each row of positions.
+// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product, or for each
+// row of positions that it covers; where products are flat, for all rows of positions.
 constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
-constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_run_width(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
+}
 constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
@@ -431,9 +448,9 @@ constexpr int staged_pitch(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
-  // last panel.
-  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
+  // more than the last panel.
+  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
   if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
@@ -446,19 +463,25 @@ constexpr int panel_team_bytes(const GemmConfig& c) {
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
       128);
 }
+/// A team of the panel kernel has a loading warpgroup of its own.
+constexpr int multiplying_warpgroups(const GemmConfig& c) {
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
+}
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
   return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1) * 8;
+         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+}
+/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
+/// of a tile in their slots.
+constexpr bool allows_turns(const GemmConfig& c) {
+  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
 }
 
 // Of both kernels.
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
-}
-/// A team of the panel kernel has a loading warpgroup of its own.
-constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
 constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 
@@ -581,6 +604,13 @@ struct ForwardParams {
   int tiles;   // row blocks x boxes x batch
 };
 
+/// What a load of x brings to the kernel that turns it.
+enum class TurnLoad {
+  element,  // a channel of an input
+  pair,     // a channel of two neighbouring inputs, which are inside of x or outside together
+  vector,   // all channels of a slice of an input
+};
+
 /// How x is turned, see turn_x.cuh.
 struct TurnParams {
   const void* x;
@@ -590,7 +620,8 @@ struct TurnParams {
   int batch;
   Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
   Int3 extent;                 // of an x tile, in positions
-  int images;                  // of an x tile
+  int images, tile_inputs;     // of an x tile, which may have zeros behind its images
+  int unit;                    // neighbouring inputs that a thread takes together, 1 or 2
   int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
@@ -1823,9 +1854,11 @@ struct PanelChannelStore {
         d = row / extent.h % extent.d, image = row / extent.h / extent.d;
         exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
       } else {
-        const int row = product / panels_per_row(C);
-        w = product % panels_per_row(C) * columns + column, h = row % C.box.h, d = row / C.box.h, image = 0;
-        exists = true;
+        const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
+        const int row = product / panels_per_row(C) * C.product_rows + own_row;
+        w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
+        h = row % C.box.h, d = row / C.box.h, image = 0;
+        exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
       d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
       offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
@@ -2013,7 +2046,8 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
 //
 // Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
-// ragged ends leave 16 bytes at a time. Where products are flat, runs are whole rows.
+// ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other. Where
+// products are flat, they cover all of the box, and its runs are staged together.
 
 
 namespace tconv::device {
@@ -2068,9 +2102,13 @@ struct PanelStore {
       } else {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
 #pragma unroll
-        for (int t = 0; t < position_tiles; ++t) {
-          const Run run = line.of_product(p, tile, first_product + t);
-          stage_run(staging, run, sum[t], bias.of_half[half], half);
+        for (int i = 0; i < position_tiles * C.product_rows; ++i) {
+          const int t = i / C.product_rows, row = i % C.product_rows;
+          const Run run = line.of_product(p, tile, first_product + t, row);
+          if (stage_pairs(run, row))
+            stage_run<true>(staging, run, sum[t], bias.of_half[half], half, row);
+          else
+            stage_run<false>(staging, run, sum[t], bias.of_half[half], half, row);
           __syncwarp();
           store_vectors(staging, run);
           __syncwarp();
@@ -2125,8 +2163,9 @@ struct PanelStore {
       return run;
     }
 
-    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
-      const int row = product / panels_per_row(C);
+    /// A product, or one of the rows that it covers.
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
+      const int row = product / panels_per_row(C) * C.product_rows + product_row;
       return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
     }
   };
@@ -2144,64 +2183,67 @@ struct PanelStore {
     }
   }
 
+  /// The first column of a row of positions in its product.
+  __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
+
+  /// Whether two neighbouring outputs are one store: all lines are aligned for it.
+  __device__ static bool stage_pairs(const Run& run, int row) {
+    return phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row)) % 2 == 0);
+  }
+
+  template <bool Pairs>
   __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2], float bias,
-                                   int half) {
-    const int phase = phase_of_lane();
+                                   int half, int row) {
+    constexpr int width = panel_run_width(C);
+    const int phase = phase_of_lane(), first = first_column(row);
     Element* const at =
         staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
-    // Two neighbouring outputs are one store where all lines are aligned for it.
-    if (phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, skew_of<2>(run.at) == 0)) {
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
-        store_pair(at + n * 8, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
-      return;
+    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
+      // Eight columns are of this row alone, but for its first and last ones.
+      const int column = n * 8 - first;
+      const bool whole = column >= 0 && column + 8 <= width;
+      if (Pairs && whole) {
+        store_pair(at + column, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+        continue;
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (whole || unsigned(column + first_column_of_lane() + e) < unsigned(width))
+          write(at + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
     }
-#pragma unroll
-    for (int n = 0; n < columns / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) write(at + (n * 8 + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
   }
 
   __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
                                     int product) {
-    constexpr Int3 extent = x_extent(C);
-    // Without a halo, rows follow one another here as they do there.
-    constexpr bool dense = extent == C.box && run_stride == C.box.w * C.stride.w;
+    constexpr int pitch = x_extent(C).w, rows = runs_per_line;
     const int phase = phase_of_lane();
     Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
-    int first = product * columns + first_column_of_lane();
-    asm volatile("" : "+r"(first));
-    if constexpr (dense) {
+    int own = first_column_of_lane();
+    asm volatile("" : "+r"(own));
+    Element* const own_at = at + own * C.stride.w;
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int position = first + n * 8 + e;
-          if ((product + 1) * columns <= tile_positions(C) || position < tile_positions(C))
-            write(at + position * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
-        }
-    } else {
-      // A lane's next column is eight positions further, in the same row or in one of the next.
-      constexpr int positions = runs_per_line * extent.w, next_row = run_stride - extent.w * C.stride.w;
-      int w[2];
-      Element* to[2];
+    for (int n = 0; n < columns / 8; ++n) {
+      // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
+      const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+      if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+      // Without a halo, rows may follow one another here as they do there.
+      constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
+      const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        w[e] = (first + e) % extent.w;
-        to[e] = at + (first + e) / extent.w * run_stride + w[e] * C.stride.w;
-      }
-#pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const bool exists = product * columns + n * 8 + 8 <= positions || first + n * 8 + e < positions;
-          if (w[e] < C.box.w && exists) write(to[e], phase, sum[n * 4 + half * 2 + e], bias);
-          w[e] += 8, to[e] += 8 * C.stride.w;
-#pragma unroll
-          for (int rows = 0; rows < ceil_div(8, extent.w); ++rows)
-            if (w[e] >= extent.w) w[e] -= extent.w, to[e] += next_row;
+        if (whole) {
+          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+          continue;
         }
+        int own_row = row, own_column = column + own + e;
+#pragma unroll
+        for (int i = 0; i < ceil_div(8, pitch); ++i)
+          if (own_column >= pitch) own_column -= pitch, ++own_row;
+        if (own_column < C.box.w && own_row < rows)
+          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+      }
     }
   }
 
@@ -2239,11 +2281,18 @@ struct PanelStore {
         for (int i = 0; i < together; ++i) {
           const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
           if (index >= vectors) break;
-          device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+          if (c >= run.first && c + vector <= run.end) *reinterpret_cast<uint4*>(run.at + c) = value[i];
         }
       }
+      // What is before the first whole vector, and behind the last one, a lane each.
+      const int place = lane_index() % lanes;
+      const int head = min(int(run.end), run.first + (vector - (run.first + skew) % vector) % vector);
+      const int tail = max(head, run.end - (run.end + skew) % vector);
+      if (run.first + place < head) run.at[run.first + place] = from[skew + run.first + place];
+      if (tail + place < run.end) run.at[tail + place] = from[skew + tail + place];
     }
   }
+
   // ---- Flat products: a run is a row of a line. Rows are described once for a tile, lines once for a pass ----------
 
   struct FlatRow {
@@ -2456,6 +2505,13 @@ __device__ inline void registers_decrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
+/// Sums of products that were waited for: to the compiler they are written here.
+template <int Count>
+__device__ inline void wgmma_sums(float (&sums)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
 }  // namespace tconv::device::ptx
 // ---- ptx/bulk_copy.cuh
 // cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
@@ -2575,43 +2631,37 @@ __device__ inline void release(u32 barrier) {
 }
 
 }  // namespace tconv::device
-// ---- tiles/panel_slice.cuh
-// A slice of a panel: four words of channels at one input, as products read them.
+// ---- ptx/load.cuh
+// Loads from memory that nothing writes while the kernel runs.
 
 
-namespace tconv::device {
+namespace tconv::device::ptx {
 
-/// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
-/// uses.
-template <Math M>
-__device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
-  if constexpr (M == Math::fp32) {
-    uint4 head, rest;
-    split_tf32(v.x, head.x, rest.x);
-    split_tf32(v.y, head.y, rest.y);
-    split_tf32(v.z, head.z, rest.z);
-    split_tf32(v.w, head.w, rest.w);
-    *to = head, *remainders = rest;
-  } else if constexpr (M == Math::tf32) {
-    *to = make_uint4(ptx::round_tf32(v.x), ptx::round_tf32(v.y), ptx::round_tf32(v.z), ptx::round_tf32(v.w));
-  } else {
-    *to = v;
-  }
+/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
+__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
+  const unsigned char* result;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
+  return result;
 }
 
-}  // namespace tconv::device
-// ---- tiles/x_panel.cuh
-// A panel: one chunk of the x tile as wgmma reads it from shared memory.
-//
-//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders
-//
-// A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
-// alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
-// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
-// four words are one load, and neighbouring threads have neighbouring slices.
-//
-// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
-// then the second of all, and a tap begins in the phase it reads.
+__device__ inline void load(u16& value, const unsigned char* from) {
+  asm("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(from));
+}
+__device__ inline void load(u32& value, const unsigned char* from) {
+  asm("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
+}
+__device__ inline void load(uint2& value, const unsigned char* from) {
+  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+}
+__device__ inline void load(uint4& value, const unsigned char* from) {
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+}
+
+}  // namespace tconv::device::ptx
+// ---- tiles/panel_slice.cuh
+// A slice of a panel: four words of channels at one input, as products read them.
 
 
 namespace tconv::device {
@@ -2636,6 +2686,66 @@ struct WordOf<16> {
   using Type = uint4;
 };
 
+/// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
+/// first, or of the second.
+template <int PerWord, int Inputs, class Load, int Loads>
+__device__ inline u32 slice_word(const Load (&v)[Loads], int index, bool second) {
+  if constexpr (PerWord == 2) {
+    const u32 low = v[2 * index], high = v[2 * index + 1];
+    if constexpr (Inputs == 1)
+      return low | high << 16;
+    else
+      return __byte_perm(low, high, second ? 0x7632 : 0x5410);
+  } else if constexpr (Inputs == 1) {
+    return v[index];
+  } else {
+    return second ? v[index].y : v[index].x;
+  }
+}
+
+/// A word whose upper 19 bits are the nearest TF32 number: the tensor cores read no others. Infinities and NaNs stay.
+__device__ inline u32 near_tf32(u32 word) {
+  return fabsf(__uint_as_float(word)) < __uint_as_float(0x7f800000) ? word + 0x1000 : word;
+}
+
+/// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
+/// uses.
+template <Math M>
+__device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
+  if constexpr (M == Math::fp32) {
+    uint4 head, rest;
+    split_tf32(v.x, head.x, rest.x);
+    split_tf32(v.y, head.y, rest.y);
+    split_tf32(v.z, head.z, rest.z);
+    split_tf32(v.w, head.w, rest.w);
+    *to = head, *remainders = rest;
+  } else if constexpr (M == Math::tf32) {
+    *to = make_uint4(near_tf32(v.x), near_tf32(v.y), near_tf32(v.z), near_tf32(v.w));
+  } else {
+    *to = v;
+  }
+}
+
+}  // namespace tconv::device
+// ---- tiles/x_panel.cuh
+// A panel: one chunk of the x tile as wgmma reads it from shared memory.
+//
+//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders
+//
+// A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
+// alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
+// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
+// four words are one load, and neighbouring threads have neighbouring slices.
+//
+// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
+// then the second of all, and a tap begins in the phase it reads.
+
+
+namespace tconv::device {
+
+/// What loads from outside the image read.
+__device__ const uint4 outside_of_x{};
+
 template <GemmConfig C, class Threads>
 struct XPanel {
   using Element = ElementOf<C>;
@@ -2645,8 +2755,7 @@ struct XPanel {
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
-  static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
-  static_assert(lanes * unit % phases == 0);
+  static_assert(fills_panels(C) && (!channels_last || (C.x_vector == 4 && groups == slices)));
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
@@ -2665,15 +2774,16 @@ struct XPanel {
     return slices % groups == 0 || k < depth - 1 || k * groups + group() < slices;
   }
 
+  /// Where a thread's units begin, in the first channel of the next chunk that it takes. Inputs outside the image are
+  /// read from zeros, whose channels are all the same: no load needs a condition.
   struct Loader {
-    const Element* first;  // channel of the group that this thread takes first
-    i64 channel_stride;
-    int offset[units];  // of each unit inside the image, -1 where it is outside
+    const unsigned char* source[units];
+    u32 inside, channel_stride;
 
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
-      channel_stride = p.xs.c;
-      first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
-              (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
+      channel_stride = u32(p.xs.c), inside = 0;
+      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
       constexpr Int3 extent = x_extent(C);
       constexpr int row_inputs = C.x_phases * extent.w;
       const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
@@ -2684,36 +2794,33 @@ struct XPanel {
         const int w = start.w + position % row_inputs, row = position / row_inputs;
         const int slice = row / extent.h, image = slice / extent.d;
         const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
-        const bool inside = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
-                            unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
-        offset[j] = inside ? d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n)) : -1;
+        const bool there = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                           unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        const int offset = d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n));
+        source[j] = there ? reinterpret_cast<const unsigned char*>(first + offset)
+                          : reinterpret_cast<const unsigned char*>(&outside_of_x);
+        inside |= u32(there) << j;
       }
     }
 
-    /// What is outside the image stays zero for the whole tile; its first chunks see to that.
-    __device__ void load(Buffer& buffer, int chunk) const {
+    /// Loads the next chunk, whose number is `chunk`.
+    __device__ void load(Buffer& buffer, int chunk) {
       constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
-      if (whole_chunks && chunk < C.fill_buffers) {
 #pragma unroll
-        for (int j = 0; j < units; ++j)
+      for (int j = 0; j < units; ++j) {
+        const u32 stride = inside >> j & 1 ? channel_stride : 0;
 #pragma unroll
-          for (int k = 0; k < depth; ++k)
+        for (int k = 0; k < depth; ++k)
 #pragma unroll
-            for (int i = 0; i < loads; ++i) buffer.value[j][k][i] = Load{};
-      }
-#pragma unroll
-      for (int k = 0; k < depth; ++k) {
-        const int channel = (chunk * slices + k * groups) * channels;  // from this thread's first
-        const Element* source = first + channel * channel_stride;
-#pragma unroll
-        for (int i = 0; i < loads; ++i, source += channel_stride) {
-          const bool exists = whole_chunks || (channel + group() * channels + i < C.group_in && has_slice(k));
-#pragma unroll
-          for (int j = 0; j < units; ++j) {
+          for (int i = 0; i < loads; ++i) {
+            const int channel = k * groups * channels + i;  // from this thread's first of the chunk
+            const int number = chunk * slices * channels + group() * channels + channel;
+            const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+            if (exists)
+              ptx::load(buffer.value[j][k][i], ptx::further(source[j], stride, channel * int(sizeof(Element))));
           }
-        }
+        source[j] = ptx::further(source[j], stride, slices * channels * int(sizeof(Element)));
       }
     }
   };
@@ -2731,40 +2838,24 @@ struct XPanel {
         if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
-          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
         } else if constexpr (phases > 1) {
-          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
-          put(to + x_phase_stride(C), word<1>(v, 0), word<1>(v, 1), word<1>(v, 2), word<1>(v, 3));
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
+          put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
+              word_of(v, 3, true));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
           const bool swap = lane_index() / 4 % 2 != 0;
-          u32 a[4], b[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const u32 even = word<0>(v, i), odd = word<1>(v, i);
-            a[i] = swap ? odd : even, b[i] = swap ? even : odd;
-          }
-          put(to + swap, a[0], a[1], a[2], a[3]);
-          put(to + !swap, b[0], b[1], b[2], b[3]);
+          put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
+          put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
         }
       }
   }
 
  private:
-  /// Word `index` of the slice at one position of the unit.
-  template <int Position>
-  __device__ static u32 word(const Load (&v)[loads], int index) {
-    if constexpr (per_word == 2) {
-      const u32 low = v[2 * index], high = v[2 * index + 1];
-      if constexpr (unit == 1)
-        return low | high << 16;
-      else
-        return __byte_perm(low, high, Position == 0 ? 0x5410 : 0x7632);
-    } else if constexpr (unit == 1) {
-      return v[index];
-    } else {
-      return Position == 0 ? v[index].x : v[index].y;
-    }
+  /// Word `index` of the slice at the first position of the unit, or at its second.
+  __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
+    return slice_word<per_word, unit>(v, index, second);
   }
 
   __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
@@ -2784,7 +2875,8 @@ struct XPanel {
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
 // A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
-// team stores, or its x is under way, the tensor cores work for the other one, or for another block. Or a team has
+// team stores, or its x is under way, the tensor cores work for the other one, or for another block; where they are in
+// one block, they multiply in turns. Or a team has
 // several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
 // for them; or parts of one box, so that weights are fetched once.
 //
@@ -2853,6 +2945,8 @@ struct PanelGemm {
     /// The ring of weights of a channel block.
     __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
+    /// Of a warpgroup that multiplies, where they take turns.
+    __device__ static u32 turn(int index) { return Shared(C.teams).barriers + index * 8; }
   };
 
   __device__ static void run(const ForwardParams& p) {
@@ -2871,6 +2965,7 @@ struct PanelGemm {
           }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
+      for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
       ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -3071,19 +3166,40 @@ struct PanelGemm {
   using Weights =
       typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
 
+  /// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
+  /// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
+  struct Turns {
+    int index = team() * members_of(C) + member();
+    u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
+
+    __device__ void wait() {
+      if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
+    }
+    /// All products of the tile are issued.
+    __device__ void pass() const {
+      if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
+    }
+  };
+
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
     constexpr int warps = warpgroup_size / warp_size;
     unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
+    Turns turns;
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       const typename Store::Bias bias(p, tile);
       float sum[position_tiles][registers];
-      if constexpr (split)
+      if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
+        ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      turns.wait();
+      if constexpr (split) {
         multiply_split(sum, tile.type, shared, weights, panel);
-      else
-        multiply(sum, tile.type, shared, weights, panel);
+        turns.pass();
+      } else {
+        multiply(sum, tile.type, shared, weights, panel, turns);
+      }
       Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
   }
@@ -3140,14 +3256,14 @@ struct PanelGemm {
   };
 
   __device__ static void multiply(float (&sum)[position_tiles][registers], int type, const Shared& shared,
-                                  Weights& weights, Ring<C.panel_stages>& panel) {
+                                  Weights& weights, Ring<C.panel_stages>& panel, const Turns& turns) {
     const int steps = Tables::steps(type);
     const int entry = Tables::first_entry(type);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
     if constexpr (!one_group) clear(sum);
-    if (steps == 0) return;
+    if (steps == 0) return turns.pass();
     bool first = true, released = false;
     auto used_weights = weights.next;
     auto used_panel = panel;
@@ -3192,7 +3308,11 @@ struct PanelGemm {
       }
       used_panel = panel;
     }
+    turns.pass();
     ptx::wgmma_wait<0>();
+    // Nothing is read of the sums before this.
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
     weights.refill(used_weights);
     release(shared.panel_empty(used_panel.slot));
   }
@@ -3368,14 +3488,18 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
   t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
-             c.x_phases * (c.first_position.w - c.reach.w)};
+             c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  t.extent = x_extent(c), t.images = c.images;
+  t.extent = x_extent(c), t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
+}
+/// `vectors`: channels are last, and those of a slice are one aligned vector.
+constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
+  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
@@ -3383,7 +3507,8 @@ inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items = parts_of(p.inputs, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  const long long items =
+      parts_of(p.inputs, p.unit * turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
   return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
 }
 
@@ -3485,8 +3610,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3538,8 +3663,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 256, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3628,8 +3753,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 256, .panel_stages = 4, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 256, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3728,8 +3853,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3781,8 +3906,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -3836,8 +3961,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     3,};
@@ -4044,7 +4169,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_dea0b192fa9a_sm{architecture}",
+        name=f"tconv_kb64_710ef4fe6a71_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -116,11 +116,14 @@ struct GemmConfig {
   // rows by so many positions.
   int panel_columns;
   int panel_stages;
+  int product_rows;  // rows of the box that a product covers, and the halo between them
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
+  Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool in_turns;     // warpgroups of a block multiply one at a time
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -153,10 +156,14 @@ constexpr int x_lead(const GemmConfig& c) {
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
+  const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
+  return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
 }
-/// Positions of the tile, halo included; and its inputs.
-constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) {
+  const Int3 e = x_extent(c), shared = c.shared_halo;
+  return max_of(c.images, 1) * volume(e) + (shared.d * e.h + shared.h) * e.w + shared.w;
+}
 constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
@@ -363,16 +370,23 @@ constexpr int panel_lanes(const GemmConfig& c) {
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
 }
+/// Whether threads can fill panels: they keep a bit for each of their units.
+constexpr bool fills_panels(const GemmConfig& c) {
+  return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
+         panel_units(c, panel_lanes(c)) <= 32;
+}
 /// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
 constexpr int panel_unit_registers(const GemmConfig& c) {
   return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);
-  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
+  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + 2 * units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
+constexpr int panels_per_row(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? 1 : c.box.w / c.panel_columns;
+}
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -382,7 +396,8 @@ constexpr int x_row_of(const GemmConfig& c, int box_row) {
 /// Where a product's positions begin in the panel.
 constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
-  return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
+  return x_row_of(c, tile / panels_per_row(c) * c.product_rows) * x_extent(c).w +
+         tile % panels_per_row(c) * c.panel_columns;
 }
 /// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
 /// those of the first do.
@@ -395,10 +410,12 @@ constexpr int panel_part_stride(const GemmConfig& c) {
 /// Rows of the x tile a flat tile reaches.
 constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
 
-// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
-// where products are flat, for each row of positions.
+// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product, or for each
+// row of positions that it covers; where products are flat, for all rows of positions.
 constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
-constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_run_width(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
+}
 constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
@@ -431,9 +448,9 @@ constexpr int staged_pitch(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
-  // last panel.
-  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
+  // more than the last panel.
+  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
   if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
@@ -446,19 +463,25 @@ constexpr int panel_team_bytes(const GemmConfig& c) {
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
       128);
 }
+/// A team of the panel kernel has a loading warpgroup of its own.
+constexpr int multiplying_warpgroups(const GemmConfig& c) {
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
+}
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
   return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1) * 8;
+         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+}
+/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
+/// of a tile in their slots.
+constexpr bool allows_turns(const GemmConfig& c) {
+  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
 }
 
 // Of both kernels.
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
-}
-/// A team of the panel kernel has a loading warpgroup of its own.
-constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
 constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 
@@ -581,6 +604,13 @@ struct ForwardParams {
   int tiles;   // row blocks x boxes x batch
 };
 
+/// What a load of x brings to the kernel that turns it.
+enum class TurnLoad {
+  element,  // a channel of an input
+  pair,     // a channel of two neighbouring inputs, which are inside of x or outside together
+  vector,   // all channels of a slice of an input
+};
+
 /// How x is turned, see turn_x.cuh.
 struct TurnParams {
   const void* x;
@@ -590,7 +620,8 @@ struct TurnParams {
   int batch;
   Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
   Int3 extent;                 // of an x tile, in positions
-  int images;                  // of an x tile
+  int images, tile_inputs;     // of an x tile, which may have zeros behind its images
+  int unit;                    // neighbouring inputs that a thread takes together, 1 or 2
   int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
@@ -1852,14 +1883,18 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
   t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
-             c.x_phases * (c.first_position.w - c.reach.w)};
+             c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  t.extent = x_extent(c), t.images = c.images;
+  t.extent = x_extent(c), t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
+}
+/// `vectors`: channels are last, and those of a slice are one aligned vector.
+constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
+  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
@@ -1867,7 +1902,8 @@ inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items = parts_of(p.inputs, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  const long long items =
+      parts_of(p.inputs, p.unit * turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
   return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
 }
 
@@ -1969,8 +2005,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2033,8 +2069,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 3,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2089,8 +2125,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 4,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2155,8 +2191,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2219,8 +2255,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2275,8 +2311,8 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2484,7 +2520,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_8d5c315a6a3b_sm{architecture}",
+        name=f"tconv_kb81_828c659691b4_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

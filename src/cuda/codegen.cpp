@@ -72,9 +72,11 @@ std::string config_text(const GemmConfig& c) {
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_channels = " << c.y_channels
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts
-      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
-      << "    .turned = " << text(c.turned) << "};\n";
+      << ", .product_rows = " << c.product_rows << ", .team_blocks = " << c.team_blocks
+      << ", .box_parts = " << c.box_parts << ", .fill_buffers = " << c.fill_buffers
+      << ", .panel_flat = " << text(c.panel_flat) << ",\n"
+      << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
+      << ", .in_turns = " << text(c.in_turns) << "};\n";
   return out.str();
 }
 
@@ -238,10 +240,11 @@ std::string warpgroup_source(const GemmConfig& c, const RowPlan& rows) {
                         wgmma_text(c, c.rows, true));
 }
 
-std::string turn_source(Math math, bool vectors) {
+std::string turn_source(Math math, device::TurnLoad load) {
+  const char* const names[] = {"element", "pair", "vector"};
   return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nextern \"C\" __global__ void "
          "__launch_bounds__(turn_threads)\n    turn(const __grid_constant__ TurnParams params) {\n  TurnX<" +
-         text(math) + ", " + text(vectors) + ">::run(params);\n}\n\n}  // namespace tconv::device\n";
+         text(math) + ", TurnLoad::" + names[int(load)] + ">::run(params);\n}\n\n}  // namespace tconv::device\n";
 }
 
 std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {

@@ -5,6 +5,7 @@
 
 #include "cuda/heuristics/row_plan.hpp"
 #include "cuda/kernels/direct_config.cuh"
+#include "cuda/kernels/launch_params.cuh"
 
 namespace tconv::cuda {
 
@@ -12,8 +13,8 @@ namespace tconv::cuda {
 std::string gemm_source(const device::GemmConfig& config, const RowPlan& rows);
 /// The same on wgmma.
 std::string warpgroup_source(const device::GemmConfig& config, const RowPlan& rows);
-/// Entry point `turn(TurnParams)`. `vectors`: channels lie side by side in x, and those of a slice are aligned.
-std::string turn_source(device::Math math, bool vectors);
+/// Entry point `turn(TurnParams)`.
+std::string turn_source(device::Math math, device::TurnLoad load);
 /// Entry point `pack(PackParams)`. Reads of the configuration what fixes the packed order: fragments of
 /// mma.sync, or operands of wgmma where it has teams.
 std::string pack_source(const device::GemmConfig& config, const RowPlan& rows, const Geometry& geometry);

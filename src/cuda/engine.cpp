@@ -59,8 +59,9 @@ bool aligned(const void* pointer, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }
 
-/// A stride as an int where the whole image can be reached with 32 bits.
+/// Whether an image of one channel can be reached with 32 bits, and the next channel from it.
 bool fits_image(const ConstTensor& t) {
+  if (t.sizes[1] > 1 && (t.strides[1] < 0 || t.strides[1] > UINT32_MAX)) return false;
   int64_t reach = 0;
   for (int d = 2; d < 5; ++d) {
     if (t.strides[std::size_t(d)] < 0) return false;
@@ -311,13 +312,16 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
       return choice.config.turned && turned_bytes_of(choice.config) > turned_bytes_;
     });
   // For tests, which want every kernel on layers of every size: panels before all else, where they can serve; and
-  // those that so many warpgroups share before others, or those of turned x ("turned").
+  // those that so many warpgroups share before others, or those of turned x ("turned"), or those that are
+  // multiplied in turns ("turns").
   if (const char* const wanted = std::getenv("TCONV_PREFER_PANELS")) {
-    const bool turned = std::string_view(wanted) == "turned";
+    const bool turned = std::string_view(wanted) == "turned", in_turns = std::string_view(wanted) == "turns";
+    const int product_rows = std::string_view(wanted) == "joined" ? 2 : 1;
     for (const int at_least : {1, std::atoi(wanted)})
       std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
         const GemmConfig& c = choice.config;
-        return c.panel_columns > 0 && c.turned == turned && device::members_of(c) >= at_least;
+        return c.panel_columns > 0 && c.turned == turned && c.in_turns >= in_turns &&
+               c.product_rows >= product_rows && device::members_of(c) >= at_least;
       });
   }
   return choices;
@@ -329,7 +333,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     if (known == access) return *gemm;
   const State& s = *state_;
   // Prices of the general kernel are so much too low beside those of the warpgroups' kernels.
-  constexpr double general_share = 1.8;
+  const double general_share = s.channels_per_word() == 2 ? 2.5 : 1.7;
   const Packing* best = nullptr;
   TileChoice choice;
   for (const Packing& packing : s.packings) {
@@ -349,7 +353,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   }
   if (gemm->config.turned) {
     const bool vectors = access.x_channels_last && access.x_vector == 4;
-    gemm->turn = get_kernel({turn_source(s.math, vectors), "turn", 0}, s.device);
+    gemm->turn = get_kernel({turn_source(s.math, device::turn_load(gemm->config, vectors)), "turn", 0}, s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;
@@ -454,13 +458,17 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const std::string tail = "_v" + number(c.x_vector) + (c.channel_rows ? "_y" + number(c.y_channels) : "") +
                            (c.resident_steps ? "_resident" : "");
   if (c.panel_columns)
-    return name + "_" + number(c.position_tiles) + "x" + number(c.panel_columns) + (c.panel_flat ? "_flat" : "") +
+    return name + "_" + number(c.position_tiles) + "x" + number(c.panel_columns) +
+           (c.panel_flat         ? "_flat"
+            : c.product_rows > 1 ? "_rows" + number(c.product_rows)
+                                 : "") +
            "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
-           (c.turned ? "_turned" : "") + (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") + "_k" +
-           number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
+           (c.in_turns ? "_turns" : "") + (c.turned ? "_turned" : "") +
+           (c.shared_halo == Int3{0, 0, 0} ? "" : "_shared") + (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") +
+           "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
@@ -483,8 +491,13 @@ void plan_packings(State& s) {
   const char* const asked = std::getenv("TCONV_X_PHASES");
   if (warpgroups && wide(asked ? std::max(1, std::atoi(asked)) : 1))
     s.add_packing(Family::warpgroup, std::move(rows));
-  else if (make_row_plan(s.geometry, per_word, 4, rows))
-    s.add_packing(Family::gemm, std::move(rows));
+  else if (RowPlan general; make_row_plan(s.geometry, per_word, 4, general)) {
+    const bool may_suit = warpgroups && s.limits.turns &&
+                          make_wide_row_plan(s.geometry, per_word, parts, last, 1, rows) &&
+                          may_suit_warpgroups(s.geometry, s.math, rows);
+    s.add_packing(Family::gemm, std::move(general));
+    if (may_suit) s.add_packing(Family::warpgroup, std::move(rows));
+  }
   if (s.packings.empty() || !warpgroups || asked || !s.limits.turns) return;
   if (make_wide_row_plan(s.geometry, per_word, parts, last, rows) && rows.x_phases > 1 &&
       suits_warpgroups(s.geometry, s.math, rows))

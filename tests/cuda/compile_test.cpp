@@ -187,8 +187,8 @@ TEST_F(CompileHopper, Wgmma) {
 /// x turned into panels, and the tile that copies them: of each layer with many row blocks the best one.
 TEST_F(CompileHopper, TurnedX) {
   for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16})
-    for (const bool vectors : {false, true})
-      EXPECT_EQ(spilled_bytes(nvrtc_compile(turn_source(math, vectors), "sm_90a").log), 0);
+    for (const auto load : {device::TurnLoad::element, device::TurnLoad::pair, device::TurnLoad::vector})
+      EXPECT_EQ(spilled_bytes(nvrtc_compile(turn_source(math, load), "sm_90a").log), 0);
   Layer layer;
   layer.dims = 2, layer.in_channels = 512, layer.out_channels = 256, layer.kernel = {4, 4}, layer.stride = {2, 2};
   layer.padding = {1, 1};

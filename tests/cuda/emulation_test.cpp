@@ -101,6 +101,7 @@ struct Case {
   int64_t batch;
   Extents input;
   std::string text;
+  bool turns = true;  // x may be turned
   bool backwards = false;  // the images of x: a negative stride
 };
 
@@ -238,7 +239,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   const Geometry g = geometry_of(layer);
   const Shape s = shape_of(layer, c.batch, c.input);
   DeviceProperties device = absent_device("sm_90a", 2);
-  device.record = &emulator;
+  device.record = &emulator, device.turns = c.turns;
   std::uniform_real_distribution<double> uniform(-1, 1);
   const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
   const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
@@ -296,6 +297,9 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
     ++families["panel, " + std::to_string(inputs) + " inputs a position"];
   if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
+  if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];
+  if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
+  if (kernel.find("_turns") != std::string::npos) ++families["panel in turns"];
   if (std::regex_search(kernel, std::regex("[x_][0-9]+(\\.[0-9]+){3}_")))
     ++families[family + " of several images"];
 
@@ -327,10 +331,10 @@ TEST(Emulation, RandomLayers) {
   for (int i = 0; i < layers; ++i) {
     const Case c = random_case(rng);
     SCOPED_TRACE("layer " + std::to_string(i));
-    // Panels are the choice for layers larger than these: three of five layers ask for them, for one channel block
-    // or for several, or for x that is turned before.
-    const char* const wanted[] = {nullptr, "1", "turned", nullptr, "2"};
-    if (const char* const panels = wanted[i % 5])
+    // Panels are the choice for layers larger than these: five of seven layers ask for them, for one channel block
+    // or for several, for x that is turned before, for products of several rows, for products in turns.
+    const char* const wanted[] = {nullptr, "1", "turned", "joined", nullptr, "2", "turns"};
+    if (const char* const panels = wanted[i % 7])
       setenv("TCONV_PREFER_PANELS", panels, 1);
     else
       unsetenv("TCONV_PREFER_PANELS");
@@ -387,6 +391,45 @@ TEST(Emulation, SharedPanels) {
     EXPECT_GT(families[family], 0) << family;
 }
 
+/// Layers whose products cover several rows of positions, and layers whose warpgroups multiply in turns.
+TEST(Emulation, JoinedRowsAndTurns) {
+  struct Joined {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    const char* wanted;
+  };
+  using enum Layout;
+  const Joined layers[] = {
+      {2, 24, 64, {7, 40}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_first, "joined"},
+      {3, 32, 48, {3, 5, 33}, {3, 2, 3}, {1, 1, 1}, DType::f16, Precision::fp32, channels_first, "joined"},
+      {2, 32, 24, {8, 39}, {3, 4}, {2, 2}, DType::bf16, Precision::fp32, channels_first, "joined"},
+      {2, 48, 64, {6, 36}, {2, 3}, {1, 1}, DType::f16, Precision::fp32, channels_last, "joined"},
+      {2, 16, 32, {6, 37}, {3, 4}, {1, 3}, DType::f32, Precision::fp32, channels_first, "joined"},
+      {3, 16, 32, {2, 6, 34}, {2, 2, 3}, {1, 2, 2}, DType::f32, Precision::tf32, channels_last, "joined"},
+      {2, 16, 20, {6, 130}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_first, "joined"},
+      {2, 24, 64, {7, 40}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_first, "turns"},
+      {1, 32, 128, {700}, {3}, {1}, DType::f16, Precision::fp32, channels_first, "turns"},
+      {2, 16, 48, {9, 66}, {3, 3}, {2, 2}, DType::f32, Precision::fp32, channels_first, "turns"},
+      {2, 32, 64, {12, 70}, {3, 3}, {3, 3}, DType::bf16, Precision::fp32, channels_last, "turns"},
+  };
+  Emulator emulator;
+  std::mt19937 rng(3);
+  std::map<std::string, int> families;
+  for (const Joined& joined : layers) {
+    setenv("TCONV_PREFER_PANELS", joined.wanted, 1);
+    Case c = case_of(joined, &joined - layers);
+    for (std::size_t d = 0; d < std::size_t(joined.dims); ++d) c.layer.padding[d] = 1;
+    check(emulator, c, rng, families);
+  }
+  unsetenv("TCONV_PREFER_PANELS");
+  for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
+  EXPECT_GT(families["panel of joined rows"], 4);
+  EXPECT_GT(families["panel in turns"], 2);
+}
+
 /// Layers whose x is turned for many channel blocks.
 TEST(Emulation, TurnedPanels) {
   struct Turned {
@@ -408,6 +451,11 @@ TEST(Emulation, TurnedPanels) {
       {3, 136, 64, {2, 3, 4}, {2, 2, 2}, {2, 2, 2}, DType::f32, Precision::tf32, channels_first, 2, 1},
       {2, 36, 256, {9, 40}, {1, 3}, {1, 1}, DType::f32, Precision::fp32, channels_last, 1, 2},
       {3, 16, 256, {3, 5, 70}, {1, 2, 2}, {1, 1, 1}, DType::f16, Precision::fp32, channels_first, 1, 1},
+      // Images whose halo is zeros that they share: of one input, and in three dimensions.
+      {2, 32, 256, {1, 1}, {4, 4}, {1, 1}, DType::f16, Precision::fp32, channels_first, 20, 1},
+      {2, 32, 256, {2, 3}, {5, 4}, {1, 1}, DType::f32, Precision::tf32, channels_last, 7, 1},
+      {3, 32, 128, {2, 2, 3}, {3, 4, 4}, {1, 2, 2}, DType::f32, Precision::fp32, channels_first, 5, 1},
+      {1, 32, 256, {9}, {7}, {2}, DType::bf16, Precision::fp32, channels_first, 9, 1},
   };
   Emulator emulator;
   std::mt19937 rng(1);
@@ -423,7 +471,8 @@ TEST(Emulation, TurnedPanels) {
   }
   unsetenv("TCONV_PREFER_PANELS");
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
-  EXPECT_EQ(families["turned panel"], 8);
+  EXPECT_EQ(families["turned panel"], 12);
+  EXPECT_GE(families["panel of shared zeros"], 5);
 }
 
 /// Kernels reach the images of one box with offsets that must not be negative: such views take the generic kernel.
@@ -439,6 +488,7 @@ TEST(Emulation, ImagesOfOneBoxInReverseOrder) {
   l.in_channels = 32, c.text = "panels";
   check(emulator, c, rng, families);
   l.in_channels = 30, l.layout = Layout::channels_last, c.text = "channels that are no vectors: no panels";
+  c.turns = false;
   check(emulator, c, rng, families);
   unsetenv("TCONV_PREFER_PANELS");
   for (const char* const family : {"warpgroup of several images", "panel of several images"})
@@ -551,7 +601,7 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     const Case c = random_case(rng);
     SCOPED_TRACE(c.text);
     DeviceProperties device = absent_device(round % 2 ? "sm_90a" : "sm_86", 2);
-    device.record = &emulator;
+    device.record = &emulator, device.turns = c.turns;
     // A position of several inputs has a row for each of them.
     const int inputs = round % 4 == 3 ? 2 : 1;
     setenv("TCONV_X_PHASES", std::to_string(inputs).c_str(), 1);

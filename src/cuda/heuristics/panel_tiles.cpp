@@ -15,29 +15,31 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 18;
-constexpr double weight_share = 0.341;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 17.3;
-constexpr double ragged_bytes = 464;     // what a run's two partial sectors cost
-constexpr double group_latency = 592;    // a barrier, descriptors made uniform
-constexpr double chunk_latency = 19.3;   // a barrier
-constexpr double weight_latency = 1150;  // from the request of a slab to its use
-constexpr double fill_latency = 886;     // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 1270;    // its place and its runs worked out
-constexpr double pass_latency = 638;     // of the epilogue
-constexpr double issue_cycles = 1.74;    // of a warp, for an instruction outside the products
+constexpr double l2_bytes_per_cycle = 16.8;
+constexpr double weight_share = 0.26;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 20;
+constexpr double ragged_bytes = 357;     // what a run's two partial sectors cost
+constexpr double group_latency = 314;    // a barrier, descriptors made uniform
+constexpr double chunk_latency = 37.6;   // a barrier
+constexpr double weight_latency = 1610;  // from the request of a slab to its use
+constexpr double fill_latency = 1500;    // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 840;     // its place and its runs worked out
+constexpr double pass_latency = 497;     // of the epilogue
+constexpr double issue_cycles = 2.16;    // of a warp, for an instruction outside the products
 constexpr double launch_latency = 7000;
-constexpr double flat_instructions = 49;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 26;  // for a vector of theirs, stored
-constexpr double run_instructions = 76.7;       // for a run of flat products
-constexpr double shared_rate = 0.893;           // of 128 bytes a cycle
-constexpr double put_instructions = 51.6;       // for each position and four words
-constexpr double slice_instructions = 5.85;     // channels last, for each position and four words
-constexpr double vector_instructions = 25.5;    // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 102;
-constexpr double turn_latency = 404;    // of the kernel that turns x, and from its end to the next one's begin
-constexpr double copy_latency = 97.4;   // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.285;  // of what teams could hide of each other
+constexpr double flat_instructions = 57.8;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 24.8;  // for a vector of theirs, stored
+constexpr double run_instructions = 216;          // for a run of flat products
+constexpr double shared_rate = 0.79;              // of 128 bytes a cycle
+constexpr double put_instructions = 4;            // for each position and four words
+constexpr double slice_instructions = 0.65;       // channels last, for each position and four words
+constexpr double vector_instructions = 102;  // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 88.6;
+constexpr double turn_latency = 517;    // of the kernel that turns x, and from its end to the next one's begin
+constexpr double copy_latency = 97.3;   // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.281;  // of what teams could hide of each other
+constexpr double overlap_lost_in_turns = 0.17;
+constexpr double product_cycles = 1.33;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -60,7 +62,7 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
       (panel_positions(c) + (c.math == Math::fp32 ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
   return shared <= limits.shared_per_block &&
          c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
-         device::loading_registers(c) <= device::entry_registers(c) &&
+         (c.turned || device::fills_panels(c)) && device::loading_registers(c) <= device::entry_registers(c) &&
          sums + 60 <= device::multiplying_registers(c) &&
          device::entry_registers(c) >= c.panel_columns / 2 + 32 &&  // the assembler wants room for a product
          device::panel_run_stride(c) < 1 << 16;
@@ -68,7 +70,7 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
 
 /// Boxes whose rows are cut into products of equal width.
 void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
-  c.panel_flat = false, c.images = 1;
+  c.panel_flat = false, c.images = 1, c.product_rows = 1;
   const int widest = device::members_of(c) > 1 ? 256 : 192;
   for (const int tiles : {1, 2, 4})
     for (const int per_row : {1, 2}) {
@@ -94,13 +96,57 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
     }
 }
 
+/// Boxes whose products cover several rows each: wider products read less of shared memory for what they multiply.
+void add_joined_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
+  c.panel_flat = false, c.images = 1;
+  const int widest = device::members_of(c) > 1 ? 256 : 192, alignment = std::max(device::x_alignment(c), 2);
+  std::set<int> widths;
+  for (int parts = 1; parts <= 8; ++parts) widths.insert(round_up(ceil_div(positions.w, parts), alignment));
+  for (const int width : widths)
+    for (c.product_rows = 2; c.product_rows <= std::min(positions.h, 16); ++c.product_rows) {
+      c.box.w = width;
+      c.panel_columns = round_up((c.product_rows - 1) * device::x_extent(c).w + width, 8);
+      if (c.panel_columns > widest) break;
+      for (const int tiles : {1, 2}) {
+        c.position_tiles = tiles;
+        if (panel_positions(c) > 256 || panel_positions(c) < 96) continue;
+        // Two products of several rows each are slower than one of all of them, where rows are long.
+        if (tiles > 1 && (c.turned || c.x_phases == 1)) continue;
+        const int products = c.box_parts * tiles;
+        for (int high = 1; high <= products; high *= 2) {
+          c.box.h = c.product_rows * high, c.box.d = products / high;
+          if (c.box.d > positions.d || (high > 1 && c.box.h > positions.h + c.product_rows - 1)) continue;
+          if (c.box_parts > 1 && device::panel_part_stride(c) < 0) continue;
+          found.push_back(c);
+        }
+      }
+    }
+}
+
+/// Zeros on both sides of x along one dimension, where a box has all of its positions: as many as there are on
+/// either.
+int zeros_around(int first_position, int reach, int positions, int64_t input) {
+  return int(std::clamp<int64_t>(first_position + positions - input, 0, std::max(0, reach - first_position)));
+}
+
 /// Boxes of whole, short rows, whose products run over them and their halo.
-void add_flat(GemmConfig c, const Int3& positions, int64_t batch, std::vector<GemmConfig>& found) {
+void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, std::vector<GemmConfig>& found) {
+  const int64_t batch = shape.batch;
   if (positions.w > 96) return;
-  c.panel_flat = true, c.box.w = positions.w, c.window = 1;
+  c.panel_flat = true, c.box.w = positions.w, c.window = 1, c.product_rows = 1;
   const int widest = device::members_of(c) > 1 ? 256 : 192;
   const auto consider = [&](int images, int d, int h) {
     c.images = images, c.box.d = d, c.box.h = h;
+    // Rows, slices and images that have zeros on both sides share them.
+    c.shared_halo = {0, 0, 0};
+    if (c.turned && c.x_phases == 1 && c.x_vector == 1) {
+      c.shared_halo.w = zeros_around(c.first_position.w, c.reach.w, positions.w, shape.input[2]);
+      if (h == positions.h) {
+        c.shared_halo.h = zeros_around(c.first_position.h, c.reach.h, positions.h, shape.input[1]);
+        if (d == positions.d)
+          c.shared_halo.d = zeros_around(c.first_position.d, c.reach.d, positions.d, shape.input[0]);
+      }
+    }
     const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
     for (const int tiles : {1, 2, 4}) {
       c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
@@ -134,7 +180,8 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
   const double turned = turned_bytes(c, shape);
   const double x = double(shape.batch) * c.groups * c.group_in * device::element_bytes(c) *
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
-  return turn_latency + (x + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
+  const double slower = c.x_vector > 1 ? 1.3 : device::channels_per_word(c) == 2 ? 2.3 : 1.8;  // loads of elements
+  return turn_latency + slower * (x + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
 }
 
 }  // namespace
@@ -152,7 +199,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 
   // Sums over one set of types: products and stores of a member, what a team fills.
   const double issued = steps.total * octets * tiles * products;
-  const double tensor = issued * c.panel_columns / 2.0;
+  const double tensor = issued * (c.panel_columns / 2.0 + product_cycles);
   const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_inputs(c);
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + types * outputs * (2 + element / 4) / 32) +
@@ -160,7 +207,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
-  const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles);
+  const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles * c.product_rows);
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double stored = types * outputs * overlap * element + runs * ragged;
@@ -180,7 +227,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
-  const double passes = types * 2 * (c.panel_flat ? 1 : c.position_tiles);
+  const double passes = types * 2 * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
   const int vector = device::store_vector(c);
   const bool dense = device::x_extent(c) == c.box;  // flat products without a halo
   const bool aligned = shape.output[2] % vector == 0;
@@ -205,10 +252,12 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
-  const double multiplying =
-      std::max({members * tensor, streamed,
-                tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding});
-  const double chain = (multiplying + epilogue) / types + tile_latency;
+  const double own = tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding;
+  const double warpgroups = device::multiplying_warpgroups(c);
+  const double chain = (c.in_turns ? std::max({warpgroups * own, own + epilogue, streamed})
+                                   : std::max({members * tensor, streamed, own}) + epilogue) /
+                           types +
+                       tile_latency;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *
@@ -222,7 +271,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double together = teams.together(resources, limits);
   const double alone = teams.rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
   const double resident_load = c.resident_steps ? team_blocks * device::resident_bytes(c) / l2_bytes_per_cycle : 0;
-  return std::max(together, alone) + overlap_lost * std::min(together, alone) + launch_latency + resident_load +
+  const double lost = c.in_turns ? overlap_lost_in_turns : overlap_lost;
+  return std::max(together, alone) + lost * std::min(together, alone) + launch_latency + resident_load +
          (c.turned ? turn_cycles(c, shape, limits) : 0);
 }
 
@@ -234,17 +284,28 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const Steps steps(rows);
   const auto consider = [&](GemmConfig c) {
     if (c.turned && turned_bytes(c, shape) > most_turned_bytes) return;
-    // Slots as there is room for, of panels first.
+    const auto price = [&] {
+      for (const bool turns : {false, true}) {
+        c.in_turns = turns;
+        // A tile without products would wait for a turn that it does not need.
+        if (!turns || (steps.types == c.types && device::allows_turns(c) && fits(c, limits)))
+          choices.push_back({c, panel_cycles(c, rows, shape, limits)});
+      }
+      c.in_turns = false;
+    };
+    c.in_turns = false;
     for (c.fill_buffers = 1; c.fill_buffers <= (c.turned ? 1 : 2); ++c.fill_buffers) {
-      bool found = false;
-      for (c.panel_stages = 4; c.panel_stages >= 2 && !found; --c.panel_stages)
-        for (c.stages = c.resident_steps ? 0 : 6; c.stages >= (c.resident_steps ? 0 : 3) && !found; --c.stages)
-          if (fits(c, limits)) {
-            // A second chunk in registers does nothing that a third slot does not.
-            if (c.fill_buffers == 1 || c.panel_stages == 2)
-              choices.push_back({c, panel_cycles(c, rows, shape, limits)});
-            found = true;
-          }
+      // Slots as there is room for, of panels and of weights: those that one has are not there for the other.
+      int most_stages = -1;
+      for (c.panel_stages = 4; c.panel_stages >= 2; --c.panel_stages) {
+        const int least = c.resident_steps ? 0 : 3;
+        c.stages = c.resident_steps ? 0 : 8;
+        while (c.stages > least && !fits(c, limits)) --c.stages;
+        if (c.stages <= most_stages || !fits(c, limits)) continue;
+        // A second chunk in registers does nothing that a third slot does not.
+        if (c.fill_buffers == 1 || (c.panel_stages == 2 && most_stages < 0)) price();
+        most_stages = c.stages;
+      }
     }
   };
   const auto with_weights = [&](GemmConfig c) {
@@ -262,6 +323,11 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     if (c.x_phases > 1) consider(c);  // many inputs may want the registers of two blocks
     c.blocks_per_sm = device::members_of(c) > 1 ? 1 : 2;
     consider(c);
+    if (device::members_of(c) == 1) {
+      c.teams = 2, c.blocks_per_sm = 1;
+      consider(c);
+      c.teams = 1, c.blocks_per_sm = 2;
+    }
     if (!steps.equal || device::block_sets_of(c) > limits.multiprocessors) return;
     c.resident_steps = steps.most, c.steps_per_slab = group;
     consider(c);
@@ -274,7 +340,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const Int3 positions = positions_of(layer, shape);
   GemmConfig c = layer;
   c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
-  c.x_stages = 0, c.fill_buffers = 1;
+  c.x_stages = 0, c.fill_buffers = 1, c.product_rows = 1;
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
   const bool loads = !c.x_channels_last || c.x_vector == 4;
@@ -282,21 +348,28 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;
       add_rows(c, positions, boxes);
-      add_flat(c, positions, shape.batch, boxes);
+      add_joined_rows(c, positions, boxes);
+      add_flat(c, positions, shape, boxes);
     }
     c.team_blocks = 1, c.box_parts = 2;
     add_rows(c, positions, boxes);
+    add_joined_rows(c, positions, boxes);
     c.box_parts = 1;
   }
   // Turned x pays where many row blocks read it, where threads would load it element by element, and where its
   // tiles are more than their registers hold.
   if (limits.turns && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || !loads)) {
-    c.turned = true, c.x_channels_last = false, c.x_vector = 1;
-    for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
-      if (c.channel_blocks % c.team_blocks != 0) continue;
-      add_rows(c, positions, boxes);
-      add_flat(c, positions, shape.batch, boxes);
-    }
+    const int widest_load = c.x_channels_last ? 1 : c.x_vector;
+    c.turned = true, c.x_channels_last = false;
+    for (c.x_vector = 1; c.x_vector <= widest_load; ++c.x_vector)
+      for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
+        if (c.channel_blocks % c.team_blocks != 0) continue;
+        if (c.x_vector == widest_load) {
+          add_rows(c, positions, boxes);
+          add_joined_rows(c, positions, boxes);
+        }
+        add_flat(c, positions, shape, boxes);
+      }
   }
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {

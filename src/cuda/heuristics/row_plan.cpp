@@ -381,11 +381,11 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, 1, plan)) return false;
   // In fp32 panels are behind the other kernels where rows are few.
   if (plan.rows() > device::panel_rows / 2 || weight_parts > 1) return true;
-  // What one input takes in cycles of 64 positions: of the warpgroup kernel or, where rows are too few for it, of
-  // the general one. Several must take a tenth less, and a quarter less each time they are doubled: products
-  // become narrower, and rows of positions shorter.
-  const double cycles = plan.rows() > 16 ? step_cycles(plan.rows()) : 25;
-  double most = 0.9 * cycles / step_cycles(device::panel_rows) * products_per_input(plan);
+  // Several must take a fifth less, of the general kernel's cycles of 64 positions where rows are too few for
+  // others, and a quarter less each time they are doubled: products become narrower, and rows of positions
+  // shorter.
+  const double cycles = plan.rows() > 16 ? 0.8 * step_cycles(device::panel_rows) : 0.9 * 25;
+  double most = cycles / step_cycles(device::panel_rows) * products_per_input(plan);
   for (const int x_phases : {2, 4, 8}) {
     RowPlan candidate;
     if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, candidate)) break;

@@ -17,22 +17,22 @@ using std::int64_t;
 // Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
 // (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
-constexpr double memory_bytes_per_cycle = 16.1;
-constexpr double ragged_bytes = 0.0185;  // what a run's two partial sectors cost
-constexpr double run_cycles = 1.21;      // set-up of a stored run
-constexpr double batch_latency = 133;    // operands read, first product of a batch
-constexpr double slab_latency = 42.3;    // a barrier
-constexpr double tile_latency = 2760;    // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 14;      // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 3.64;    // of a warp, for an instruction of the epilogue
-constexpr double divided = 3.03;      // staging, where eight rows are not whole lines and places take a division
-constexpr double load_latency = 637;  // from the request of a slot to its use, under load
+constexpr double memory_bytes_per_cycle = 15.3;
+constexpr double ragged_bytes = 0.00206;  // what a run's two partial sectors cost
+constexpr double run_cycles = 5.52;       // set-up of a stored run
+constexpr double batch_latency = 118;     // operands read, first product of a batch
+constexpr double slab_latency = 62.3;     // a barrier
+constexpr double tile_latency = 3910;     // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 6.2;      // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.18;     // of a warp, for an instruction of the epilogue
+constexpr double divided = 0.337;      // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 1270;  // from the request of a slot to its use, under load
 constexpr double through_latency =
-    652;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+    595;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
 // What prices of this kernel do not know, which vary more than those of the other; in fp32 they do not.
-constexpr double doubt = 1.15, doubt_in_16_bits = 1.25;
+constexpr double doubt = 1.25;
 constexpr double launch_latency = 7000;
-constexpr double overlap_lost = 0.549;  // of what teams could hide of each other
+constexpr double overlap_lost = 0.58;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
@@ -104,6 +104,14 @@ std::vector<Box> boxes_for(int columns, const Int3& positions, int64_t batch) {
 }
 
 }  // namespace
+
+bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
+  const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
+  const double depth = double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
+  // Phases without taps take the stores of more outputs than panels are ahead by, where they are not vectors.
+  const bool stores = rows.channel_rows || rows.width_phases == g.stride[2] * rows.x_phases;
+  return math != Math::fp32 && g.group_in >= 4 * per_word && rows.rows() > 16 && depth >= 8 && stores;
+}
 
 bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
@@ -182,7 +190,7 @@ double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& s
   const double alone = teams.rounds * std::max(chain, loads);
   const double resident_load = c.resident_steps ? device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   const double cycles = std::max(together, alone) + overlap_lost * std::min(together, alone);
-  const double share = device::channels_per_word(c) == 2 ? doubt_in_16_bits : c.math == Math::tf32 ? doubt : 1;
+  const double share = c.math == Math::fp32 ? 1 : doubt;
   return cycles * share + launch_latency + resident_load;
 }
 

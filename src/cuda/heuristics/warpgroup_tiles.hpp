@@ -15,7 +15,9 @@
 
 namespace tconv::cuda {
 
-/// Whether the warpgroup kernel can serve the layer; `rows` is a wide plan.
+/// Whether the warpgroup kernels are ahead of the general one, whatever the shape; `rows` is a wide plan. And
+/// whether they may be: their panels store faster, and the shape decides.
+bool may_suit_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
 bool suits_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
 
 /// All tiles that fit, cheapest first.

@@ -82,11 +82,14 @@ struct GemmConfig {
   // rows by so many positions.
   int panel_columns;
   int panel_stages;
+  int product_rows;  // rows of the box that a product covers, and the halo between them
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
+  Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool in_turns;     // warpgroups of a block multiply one at a time
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -119,10 +122,14 @@ constexpr int x_lead(const GemmConfig& c) {
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
 constexpr Int3 x_extent(const GemmConfig& c) {
-  return {c.box.d + c.reach.d, c.box.h + c.reach.h, round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c))};
+  const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
+  return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
 }
-/// Positions of the tile, halo included; and its inputs.
-constexpr int tile_positions(const GemmConfig& c) { return max_of(c.images, 1) * volume(x_extent(c)); }
+/// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
+constexpr int tile_positions(const GemmConfig& c) {
+  const Int3 e = x_extent(c), shared = c.shared_halo;
+  return max_of(c.images, 1) * volume(e) + (shared.d * e.h + shared.h) * e.w + shared.w;
+}
 constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
 constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
 constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
@@ -329,16 +336,23 @@ constexpr int panel_lanes(const GemmConfig& c) {
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
 }
+/// Whether threads can fill panels: they keep a bit for each of their units.
+constexpr bool fills_panels(const GemmConfig& c) {
+  return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
+         panel_units(c, panel_lanes(c)) <= 32;
+}
 /// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
 constexpr int panel_unit_registers(const GemmConfig& c) {
   return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);
-  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + units;
+  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + 2 * units;
 }
 /// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) { return c.panel_flat ? 1 : c.box.w / c.panel_columns; }
+constexpr int panels_per_row(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? 1 : c.box.w / c.panel_columns;
+}
 /// Rows of the x tile, and the row of it a row of the box is.
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
@@ -348,7 +362,8 @@ constexpr int x_row_of(const GemmConfig& c, int box_row) {
 /// Where a product's positions begin in the panel.
 constexpr int panel_start(const GemmConfig& c, int tile) {
   if (c.panel_flat) return tile * c.panel_columns;
-  return x_row_of(c, tile / panels_per_row(c)) * x_extent(c).w + tile % panels_per_row(c) * c.panel_columns;
+  return x_row_of(c, tile / panels_per_row(c) * c.product_rows) * x_extent(c).w +
+         tile % panels_per_row(c) * c.panel_columns;
 }
 /// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
 /// those of the first do.
@@ -361,10 +376,12 @@ constexpr int panel_part_stride(const GemmConfig& c) {
 /// Rows of the x tile a flat tile reaches.
 constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
 
-// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product; or,
-// where products are flat, for each row of positions.
+// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product, or for each
+// row of positions that it covers; where products are flat, for all rows of positions.
 constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
-constexpr int panel_run_width(const GemmConfig& c) { return c.panel_flat ? c.box.w : c.panel_columns; }
+constexpr int panel_run_width(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
+}
 constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
@@ -397,9 +414,9 @@ constexpr int staged_pitch(const GemmConfig& c) {
 }
 /// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Products of 64 rows read more than the last weights where there are fewer, and flat ones a little more than the
-  // last panel.
-  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat ? 128 : 0);
+  // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
+  // more than the last panel.
+  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
   if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
@@ -412,19 +429,25 @@ constexpr int panel_team_bytes(const GemmConfig& c) {
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
       128);
 }
+/// A team of the panel kernel has a loading warpgroup of its own.
+constexpr int multiplying_warpgroups(const GemmConfig& c) {
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
+}
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
   return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1) * 8;
+         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+}
+/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
+/// of a tile in their slots.
+constexpr bool allows_turns(const GemmConfig& c) {
+  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
 }
 
 // Of both kernels.
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
-}
-/// A team of the panel kernel has a loading warpgroup of its own.
-constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
 constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
 

@@ -24,6 +24,13 @@ struct ForwardParams {
   int tiles;   // row blocks x boxes x batch
 };
 
+/// What a load of x brings to the kernel that turns it.
+enum class TurnLoad {
+  element,  // a channel of an input
+  pair,     // a channel of two neighbouring inputs, which are inside of x or outside together
+  vector,   // all channels of a slice of an input
+};
+
 /// How x is turned, see turn_x.cuh.
 struct TurnParams {
   const void* x;
@@ -33,7 +40,8 @@ struct TurnParams {
   int batch;
   Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
   Int3 extent;                 // of an x tile, in positions
-  int images;                  // of an x tile
+  int images, tile_inputs;     // of an x tile, which may have zeros behind its images
+  int unit;                    // neighbouring inputs that a thread takes together, 1 or 2
   int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk

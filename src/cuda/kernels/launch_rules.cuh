@@ -69,14 +69,18 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
   t.x = p.x, t.xs = p.xs, t.in = p.in, t.batch = p.batch, t.boxes = p.boxes;
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
-             c.x_phases * (c.first_position.w - c.reach.w)};
+             c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  t.extent = x_extent(c), t.images = c.images;
+  t.extent = x_extent(c), t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
+}
+/// `vectors`: channels are last, and those of a slice are one aligned vector.
+constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
+  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
 /// Bytes of turned x.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
@@ -84,7 +88,8 @@ inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items = parts_of(p.inputs, turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
+  const long long items =
+      parts_of(p.inputs, p.unit * turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
   return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
 }
 

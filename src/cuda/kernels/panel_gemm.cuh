@@ -8,7 +8,8 @@
 // descriptors: a wide product reads shared memory less than the tensor cores work.
 //
 // A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
-// team stores, or its x is under way, the tensor cores work for the other one, or for another block. Or a team has
+// team stores, or its x is under way, the tensor cores work for the other one, or for another block; where they are in
+// one block, they multiply in turns. Or a team has
 // several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
 // for them; or parts of one box, so that weights are fetched once.
 //
@@ -86,6 +87,8 @@ struct PanelGemm {
     /// The ring of weights of a channel block.
     __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
     __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
+    /// Of a warpgroup that multiplies, where they take turns.
+    __device__ static u32 turn(int index) { return Shared(C.teams).barriers + index * 8; }
   };
 
   __device__ static void run(const ForwardParams& p) {
@@ -104,6 +107,7 @@ struct PanelGemm {
           }
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
+      for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
       ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -304,19 +308,40 @@ struct PanelGemm {
   using Weights =
       typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
 
+  /// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
+  /// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
+  struct Turns {
+    int index = team() * members_of(C) + member();
+    u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
+
+    __device__ void wait() {
+      if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
+    }
+    /// All products of the tile are issued.
+    __device__ void pass() const {
+      if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
+    }
+  };
+
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
     constexpr int warps = warpgroup_size / warp_size;
     unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
+    Turns turns;
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       const typename Store::Bias bias(p, tile);
       float sum[position_tiles][registers];
-      if constexpr (split)
+      if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
+        ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      turns.wait();
+      if constexpr (split) {
         multiply_split(sum, tile.type, shared, weights, panel);
-      else
-        multiply(sum, tile.type, shared, weights, panel);
+        turns.pass();
+      } else {
+        multiply(sum, tile.type, shared, weights, panel, turns);
+      }
       Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
   }
@@ -373,14 +398,14 @@ struct PanelGemm {
   };
 
   __device__ static void multiply(float (&sum)[position_tiles][registers], int type, const Shared& shared,
-                                  Weights& weights, Ring<C.panel_stages>& panel) {
+                                  Weights& weights, Ring<C.panel_stages>& panel, const Turns& turns) {
     const int steps = Tables::steps(type);
     const int entry = Tables::first_entry(type);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
     if constexpr (!one_group) clear(sum);
-    if (steps == 0) return;
+    if (steps == 0) return turns.pass();
     bool first = true, released = false;
     auto used_weights = weights.next;
     auto used_panel = panel;
@@ -425,7 +450,11 @@ struct PanelGemm {
       }
       used_panel = panel;
     }
+    turns.pass();
     ptx::wgmma_wait<0>();
+    // Nothing is read of the sums before this.
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
     weights.refill(used_weights);
     release(shared.panel_empty(used_panel.slot));
   }

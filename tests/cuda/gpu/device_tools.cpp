@@ -45,12 +45,14 @@ extern "C" __global__ void randomize(const __grid_constant__ RandomizeParams p) 
     const double unit = double(scramble(u64(i) * 2654435761ull + p.seed) >> 11) * (1.0 / (1ull << 53));
     const double value = p.scale * (2 * unit - 1);
     const i64 at = offset_of(p.tensor, i);
+    double rounded;
     switch (p.tensor.dtype) {
-      case 0: p.wide[i] = put<float>(p.tensor, at, float(value)); break;
-      case 1: p.wide[i] = put<double>(p.tensor, at, value); break;
-      case 2: p.wide[i] = put<F16>(p.tensor, at, float(value)); break;
-      default: p.wide[i] = put<BF16>(p.tensor, at, float(value));
+      case 0: rounded = put<float>(p.tensor, at, float(value)); break;
+      case 1: rounded = put<double>(p.tensor, at, value); break;
+      case 2: rounded = put<F16>(p.tensor, at, float(value)); break;
+      default: rounded = put<BF16>(p.tensor, at, float(value));
     }
+    if (p.wide) p.wide[i] = rounded;
   }
 }
 extern "C" __global__ void compare(const __grid_constant__ CompareParams p) {

@@ -64,7 +64,7 @@ class Tools {
  public:
   Tools();
   /// Random values between -scale and scale, the same for a logical index whatever the layout, and their exact
-  /// double copies, dense and channels first.
+  /// double copies, dense and channels first, where `wide` is not null.
   void randomize(const Tensor& tensor, double* wide, unsigned seed, double scale) const;
   /// `want` is dense and channels first.
   Outcome compare(const Tensor& got, const double* want) const;

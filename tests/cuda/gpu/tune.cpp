@@ -111,12 +111,12 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
         std::string kind;
         for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
                                c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks,
-                               c.box_parts, int(c.turned), c.x_phases})
+                               c.box_parts, int(c.turned), c.x_phases, int(c.in_turns), c.product_rows})
           kind += std::to_string(part) + ".";
-        Taken& t =
-            taken[100 * c.x_phases + (c.turned              ? 10 + std::min(c.team_blocks, 2)
-                                      : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
-                                                            : 0)];
+        Taken& t = taken[100 * c.x_phases + 50 * c.in_turns + 25 * (c.product_rows > 1) +
+                         (c.turned              ? 10 + std::min(c.team_blocks, 2)
+                          : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
+                                                : 0)];
         if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
         entries.push_back({problem, choice, rows, access.x_vector == 4, nullptr, nullptr});
         ++t.count;
@@ -128,8 +128,10 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     const bool hopper = gpu().major == 9;
     if (hopper && make_wide_row_plan(g, per_word, parts, last, 1, rows) && suits_warpgroups(g, math, rows))
       add(rows, true);
-    else if (make_row_plan(g, per_word, 4, rows))
-      add(rows, false);
+    else {
+      if (hopper && may_suit_warpgroups(g, math, rows)) add(rows, true);
+      if (make_row_plan(g, per_word, 4, rows)) add(rows, false);
+    }
     if (hopper && make_wide_row_plan(g, per_word, parts, last, rows) && rows.x_phases > 1 &&
         suits_warpgroups(g, math, rows))
       add(rows, true);
@@ -141,7 +143,8 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
       e.kernel = get_kernel({c.teams ? warpgroup_source(c, e.rows) : gemm_source(c, e.rows), "forward",
                              c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                             gpu());
-      if (c.turned) e.turn = get_kernel({turn_source(c.math, last && e.vectors), "turn", 0}, gpu());
+      if (c.turned)
+        e.turn = get_kernel({turn_source(c.math, device::turn_load(c, last && e.vectors)), "turn", 0}, gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
     }
@@ -150,6 +153,7 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     double chosen = 0, price = 0, best = 0;
   };
   std::map<std::string, Judged> judged;
+  const Tools tools;
   for (const Entry& e : entries) {
     if (!e.kernel) continue;
     const Geometry g = geometry_of(e.problem.layer);
@@ -160,10 +164,14 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     const int64_t packed =
         e.rows.weight_words(g, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1);
     const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
-    x.fill(0), w.fill(0);  // the time does not depend on values
     const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
     const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
     const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
+    // Numbers like those of a layer: kernels that multiply zeros draw less power, and run faster.
+    tools.randomize(xt, nullptr, 1, 1);
+    tools.randomize(
+        view5(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))}, Layout::channels_first),
+        nullptr, 2, 1);
     const auto image = [](const Tensor& t) {
       return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
                                   int(t.strides[4])};
@@ -196,13 +204,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     std::printf(
         "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d "
-        "blocks %d parts %d inputs %d turned %.4f\n",
+        "blocks %d parts %d inputs %d turns %d joined %d turned %.4f\n",
         e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
         c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
         c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
         c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks,
-        c.box_parts, c.x_phases, turn_ms);
+        c.box_parts, c.x_phases, c.in_turns, c.product_rows, turn_ms);
     std::fflush(stdout);
     Judged& j = judged[e.problem.name];
     if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;

@@ -33,9 +33,11 @@ struct PanelChannelStore {
         d = row / extent.h % extent.d, image = row / extent.h / extent.d;
         exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
       } else {
-        const int row = product / panels_per_row(C);
-        w = product % panels_per_row(C) * columns + column, h = row % C.box.h, d = row / C.box.h, image = 0;
-        exists = true;
+        const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
+        const int row = product / panels_per_row(C) * C.product_rows + own_row;
+        w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
+        h = row % C.box.h, d = row / C.box.h, image = 0;
+        exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
       d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
       offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;

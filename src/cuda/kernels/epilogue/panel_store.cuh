@@ -3,7 +3,8 @@
 //
 // Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
-// ragged ends leave 16 bytes at a time. Where products are flat, runs are whole rows.
+// ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other. Where
+// products are flat, they cover all of the box, and its runs are staged together.
 #pragma once
 
 #include "epilogue/row_place.cuh"
@@ -63,9 +64,13 @@ struct PanelStore {
       } else {
         const LineRuns line(p, tile, first_line(half) + line_of_lane());
 #pragma unroll
-        for (int t = 0; t < position_tiles; ++t) {
-          const Run run = line.of_product(p, tile, first_product + t);
-          stage_run(staging, run, sum[t], bias.of_half[half], half);
+        for (int i = 0; i < position_tiles * C.product_rows; ++i) {
+          const int t = i / C.product_rows, row = i % C.product_rows;
+          const Run run = line.of_product(p, tile, first_product + t, row);
+          if (stage_pairs(run, row))
+            stage_run<true>(staging, run, sum[t], bias.of_half[half], half, row);
+          else
+            stage_run<false>(staging, run, sum[t], bias.of_half[half], half, row);
           __syncwarp();
           store_vectors(staging, run);
           __syncwarp();
@@ -120,8 +125,9 @@ struct PanelStore {
       return run;
     }
 
-    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product) const {
-      const int row = product / panels_per_row(C);
+    /// A product, or one of the rows that it covers.
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
+      const int row = product / panels_per_row(C) * C.product_rows + product_row;
       return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
     }
   };
@@ -139,64 +145,67 @@ struct PanelStore {
     }
   }
 
+  /// The first column of a row of positions in its product.
+  __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
+
+  /// Whether two neighbouring outputs are one store: all lines are aligned for it.
+  __device__ static bool stage_pairs(const Run& run, int row) {
+    return phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row)) % 2 == 0);
+  }
+
+  template <bool Pairs>
   __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2], float bias,
-                                   int half) {
-    const int phase = phase_of_lane();
+                                   int half, int row) {
+    constexpr int width = panel_run_width(C);
+    const int phase = phase_of_lane(), first = first_column(row);
     Element* const at =
         staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
-    // Two neighbouring outputs are one store where all lines are aligned for it.
-    if (phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, skew_of<2>(run.at) == 0)) {
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
-        store_pair(at + n * 8, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
-      return;
+    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
+      // Eight columns are of this row alone, but for its first and last ones.
+      const int column = n * 8 - first;
+      const bool whole = column >= 0 && column + 8 <= width;
+      if (Pairs && whole) {
+        store_pair(at + column, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+        continue;
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (whole || unsigned(column + first_column_of_lane() + e) < unsigned(width))
+          write(at + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
     }
-#pragma unroll
-    for (int n = 0; n < columns / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) write(at + (n * 8 + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
   }
 
   __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
                                     int product) {
-    constexpr Int3 extent = x_extent(C);
-    // Without a halo, rows follow one another here as they do there.
-    constexpr bool dense = extent == C.box && run_stride == C.box.w * C.stride.w;
+    constexpr int pitch = x_extent(C).w, rows = runs_per_line;
     const int phase = phase_of_lane();
     Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
-    int first = product * columns + first_column_of_lane();
-    asm volatile("" : "+r"(first));
-    if constexpr (dense) {
+    int own = first_column_of_lane();
+    asm volatile("" : "+r"(own));
+    Element* const own_at = at + own * C.stride.w;
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int position = first + n * 8 + e;
-          if ((product + 1) * columns <= tile_positions(C) || position < tile_positions(C))
-            write(at + position * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
-        }
-    } else {
-      // A lane's next column is eight positions further, in the same row or in one of the next.
-      constexpr int positions = runs_per_line * extent.w, next_row = run_stride - extent.w * C.stride.w;
-      int w[2];
-      Element* to[2];
+    for (int n = 0; n < columns / 8; ++n) {
+      // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
+      const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+      if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+      // Without a halo, rows may follow one another here as they do there.
+      constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
+      const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        w[e] = (first + e) % extent.w;
-        to[e] = at + (first + e) / extent.w * run_stride + w[e] * C.stride.w;
-      }
-#pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const bool exists = product * columns + n * 8 + 8 <= positions || first + n * 8 + e < positions;
-          if (w[e] < C.box.w && exists) write(to[e], phase, sum[n * 4 + half * 2 + e], bias);
-          w[e] += 8, to[e] += 8 * C.stride.w;
-#pragma unroll
-          for (int rows = 0; rows < ceil_div(8, extent.w); ++rows)
-            if (w[e] >= extent.w) w[e] -= extent.w, to[e] += next_row;
+        if (whole) {
+          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+          continue;
         }
+        int own_row = row, own_column = column + own + e;
+#pragma unroll
+        for (int i = 0; i < ceil_div(8, pitch); ++i)
+          if (own_column >= pitch) own_column -= pitch, ++own_row;
+        if (own_column < C.box.w && own_row < rows)
+          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+      }
     }
   }
 
@@ -234,11 +243,18 @@ struct PanelStore {
         for (int i = 0; i < together; ++i) {
           const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
           if (index >= vectors) break;
-          device::store_vector<vector>(run.at, run.first, run.end, c, value[i]);
+          if (c >= run.first && c + vector <= run.end) *reinterpret_cast<uint4*>(run.at + c) = value[i];
         }
       }
+      // What is before the first whole vector, and behind the last one, a lane each.
+      const int place = lane_index() % lanes;
+      const int head = min(int(run.end), run.first + (vector - (run.first + skew) % vector) % vector);
+      const int tail = max(head, run.end - (run.end + skew) % vector);
+      if (run.first + place < head) run.at[run.first + place] = from[skew + run.first + place];
+      if (tail + place < run.end) run.at[tail + place] = from[skew + tail + place];
     }
   }
+
   // ---- Flat products: a run is a row of a line. Rows are described once for a tile, lines once for a pass ----------
 
   struct FlatRow {

@@ -45,4 +45,11 @@ __device__ inline void registers_decrease() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
+/// Sums of products that were waited for: to the compiler they are written here.
+template <int Count>
+__device__ inline void wgmma_sums(float (&sums)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
 }  // namespace tconv::device::ptx

@@ -3,9 +3,50 @@
 
 #include "element.cuh"
 #include "mma/split.cuh"
-#include "ptx/mma.cuh"
 
 namespace tconv::device {
+
+/// What moves so many bytes at once.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using Type = u16;
+};
+template <>
+struct WordOf<4> {
+  using Type = u32;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+
+/// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
+/// first, or of the second.
+template <int PerWord, int Inputs, class Load, int Loads>
+__device__ inline u32 slice_word(const Load (&v)[Loads], int index, bool second) {
+  if constexpr (PerWord == 2) {
+    const u32 low = v[2 * index], high = v[2 * index + 1];
+    if constexpr (Inputs == 1)
+      return low | high << 16;
+    else
+      return __byte_perm(low, high, second ? 0x7632 : 0x5410);
+  } else if constexpr (Inputs == 1) {
+    return v[index];
+  } else {
+    return second ? v[index].y : v[index].x;
+  }
+}
+
+/// A word whose upper 19 bits are the nearest TF32 number: the tensor cores read no others. Infinities and NaNs stay.
+__device__ inline u32 near_tf32(u32 word) {
+  return fabsf(__uint_as_float(word)) < __uint_as_float(0x7f800000) ? word + 0x1000 : word;
+}
 
 /// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
 /// uses.
@@ -19,7 +60,7 @@ __device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
     split_tf32(v.w, head.w, rest.w);
     *to = head, *remainders = rest;
   } else if constexpr (M == Math::tf32) {
-    *to = make_uint4(ptx::round_tf32(v.x), ptx::round_tf32(v.y), ptx::round_tf32(v.z), ptx::round_tf32(v.w));
+    *to = make_uint4(near_tf32(v.x), near_tf32(v.y), near_tf32(v.z), near_tf32(v.w));
   } else {
     *to = v;
   }

@@ -11,30 +11,14 @@
 // then the second of all, and a tap begins in the phase it reads.
 #pragma once
 
+#include "ptx/load.cuh"
 #include "tile.cuh"
 #include "tiles/panel_slice.cuh"
 
 namespace tconv::device {
 
-/// What moves so many bytes at once.
-template <int Bytes>
-struct WordOf;
-template <>
-struct WordOf<2> {
-  using Type = u16;
-};
-template <>
-struct WordOf<4> {
-  using Type = u32;
-};
-template <>
-struct WordOf<8> {
-  using Type = uint2;
-};
-template <>
-struct WordOf<16> {
-  using Type = uint4;
-};
+/// What loads from outside the image read.
+__device__ const uint4 outside_of_x{};
 
 template <GemmConfig C, class Threads>
 struct XPanel {
@@ -45,8 +29,7 @@ struct XPanel {
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
-  static_assert(positions % unit == 0 && (!channels_last || (C.x_vector == 4 && groups == slices)));
-  static_assert(lanes * unit % phases == 0);
+  static_assert(fills_panels(C) && (!channels_last || (C.x_vector == 4 && groups == slices)));
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
@@ -65,15 +48,16 @@ struct XPanel {
     return slices % groups == 0 || k < depth - 1 || k * groups + group() < slices;
   }
 
+  /// Where a thread's units begin, in the first channel of the next chunk that it takes. Inputs outside the image are
+  /// read from zeros, whose channels are all the same: no load needs a condition.
   struct Loader {
-    const Element* first;  // channel of the group that this thread takes first
-    i64 channel_stride;
-    int offset[units];  // of each unit inside the image, -1 where it is outside
+    const unsigned char* source[units];
+    u32 inside, channel_stride;
 
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
-      channel_stride = p.xs.c;
-      first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
-              (i64(tile.group) * C.group_in + group() * channels) * channel_stride;
+      channel_stride = u32(p.xs.c), inside = 0;
+      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
       constexpr Int3 extent = x_extent(C);
       constexpr int row_inputs = C.x_phases * extent.w;
       const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
@@ -84,36 +68,33 @@ struct XPanel {
         const int w = start.w + position % row_inputs, row = position / row_inputs;
         const int slice = row / extent.h, image = slice / extent.d;
         const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
-        const bool inside = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
-                            unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
-        offset[j] = inside ? d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n)) : -1;
+        const bool there = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                           unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        const int offset = d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n));
+        source[j] = there ? reinterpret_cast<const unsigned char*>(first + offset)
+                          : reinterpret_cast<const unsigned char*>(&outside_of_x);
+        inside |= u32(there) << j;
       }
     }
 
-    /// What is outside the image stays zero for the whole tile; its first chunks see to that.
-    __device__ void load(Buffer& buffer, int chunk) const {
+    /// Loads the next chunk, whose number is `chunk`.
+    __device__ void load(Buffer& buffer, int chunk) {
       constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
-      if (whole_chunks && chunk < C.fill_buffers) {
 #pragma unroll
-        for (int j = 0; j < units; ++j)
+      for (int j = 0; j < units; ++j) {
+        const u32 stride = inside >> j & 1 ? channel_stride : 0;
 #pragma unroll
-          for (int k = 0; k < depth; ++k)
+        for (int k = 0; k < depth; ++k)
 #pragma unroll
-            for (int i = 0; i < loads; ++i) buffer.value[j][k][i] = Load{};
-      }
-#pragma unroll
-      for (int k = 0; k < depth; ++k) {
-        const int channel = (chunk * slices + k * groups) * channels;  // from this thread's first
-        const Element* source = first + channel * channel_stride;
-#pragma unroll
-        for (int i = 0; i < loads; ++i, source += channel_stride) {
-          const bool exists = whole_chunks || (channel + group() * channels + i < C.group_in && has_slice(k));
-#pragma unroll
-          for (int j = 0; j < units; ++j) {
+          for (int i = 0; i < loads; ++i) {
+            const int channel = k * groups * channels + i;  // from this thread's first of the chunk
+            const int number = chunk * slices * channels + group() * channels + channel;
+            const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists && offset[j] >= 0) buffer.value[j][k][i] = *reinterpret_cast<const Load*>(source + offset[j]);
+            if (exists)
+              ptx::load(buffer.value[j][k][i], ptx::further(source[j], stride, channel * int(sizeof(Element))));
           }
-        }
+        source[j] = ptx::further(source[j], stride, slices * channels * int(sizeof(Element)));
       }
     }
   };
@@ -131,40 +112,24 @@ struct XPanel {
         if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
-          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
         } else if constexpr (phases > 1) {
-          put(to, word<0>(v, 0), word<0>(v, 1), word<0>(v, 2), word<0>(v, 3));
-          put(to + x_phase_stride(C), word<1>(v, 0), word<1>(v, 1), word<1>(v, 2), word<1>(v, 3));
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
+          put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
+              word_of(v, 3, true));
         } else {
           // Of eight lanes four begin with the second position: so all eight write to different banks.
           const bool swap = lane_index() / 4 % 2 != 0;
-          u32 a[4], b[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const u32 even = word<0>(v, i), odd = word<1>(v, i);
-            a[i] = swap ? odd : even, b[i] = swap ? even : odd;
-          }
-          put(to + swap, a[0], a[1], a[2], a[3]);
-          put(to + !swap, b[0], b[1], b[2], b[3]);
+          put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
+          put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
         }
       }
   }
 
  private:
-  /// Word `index` of the slice at one position of the unit.
-  template <int Position>
-  __device__ static u32 word(const Load (&v)[loads], int index) {
-    if constexpr (per_word == 2) {
-      const u32 low = v[2 * index], high = v[2 * index + 1];
-      if constexpr (unit == 1)
-        return low | high << 16;
-      else
-        return __byte_perm(low, high, Position == 0 ? 0x5410 : 0x7632);
-    } else if constexpr (unit == 1) {
-      return v[index];
-    } else {
-      return Position == 0 ? v[index].x : v[index].y;
-    }
+  /// Word `index` of the slice at the first position of the unit, or at its second.
+  __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
+    return slice_word<per_word, unit>(v, index, second);
   }
 
   __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {

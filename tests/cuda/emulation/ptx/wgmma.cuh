@@ -19,6 +19,8 @@ inline void wgmma_fence() {}
 inline void wgmma_commit() {}
 template <int Pending>
 inline void wgmma_wait() {}
+template <int Count>
+inline void wgmma_sums(float (&)[Count]) {}
 template <int Registers>
 inline void registers_increase() {}
 template <int Registers>

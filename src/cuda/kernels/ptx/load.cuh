@@ -1,0 +1,30 @@
+// Loads from memory that nothing writes while the kernel runs.
+#pragma once
+
+#include "base.cuh"
+
+namespace tconv::device::ptx {
+
+/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
+__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
+  const unsigned char* result;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
+  return result;
+}
+
+__device__ inline void load(u16& value, const unsigned char* from) {
+  asm("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(from));
+}
+__device__ inline void load(u32& value, const unsigned char* from) {
+  asm("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
+}
+__device__ inline void load(uint2& value, const unsigned char* from) {
+  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+}
+__device__ inline void load(uint4& value, const unsigned char* from) {
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+}
+
+}  // namespace tconv::device::ptx

@@ -1,0 +1,16 @@
+// Emulated: loads.
+#pragma once
+
+#include "base.cuh"
+
+namespace tconv::device::ptx {
+
+inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
+  return address + u64(stride) * u64(bytes);
+}
+template <class Value>
+void load(Value& value, const unsigned char* from) {
+  value = *reinterpret_cast<const Value*>(from);
+}
+
+}  // namespace tconv::device::ptx
