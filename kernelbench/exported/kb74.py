@@ -1844,7 +1844,7 @@ struct PanelChannelStore {
   struct Place {
     bool exists;
     int image, d, h, w;  // d, h and w in outputs
-    int offset;          // inside the image
+    i64 offset;
 
     __device__ Place(const ForwardParams& p, int product, int column) {
       if constexpr (C.panel_flat) {
@@ -1861,7 +1861,7 @@ struct PanelChannelStore {
         exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
       d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
-      offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
+      offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
     }
   };
 
@@ -2147,7 +2147,7 @@ struct PanelStore {
       const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
                           unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
                           (C.images == 1 || tile.n + image < p.batch);
-      Element* const row = at + image * p.ys.n + d * C.stride.d * p.ys.d + h * C.stride.h * p.ys.h;
+      Element* const row = at + image * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
       int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
       if constexpr (C.window > 1) {
         constexpr int advance = box_advance(C) * C.stride.w;
@@ -4157,7 +4157,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_42ecc4d04b8c_sm{architecture}",
+        name=f"tconv_kb74_4c0b7019d9ef_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

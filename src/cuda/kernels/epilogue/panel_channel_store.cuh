@@ -23,7 +23,7 @@ struct PanelChannelStore {
   struct Place {
     bool exists;
     int image, d, h, w;  // d, h and w in outputs
-    int offset;          // inside the image
+    i64 offset;
 
     __device__ Place(const ForwardParams& p, int product, int column) {
       if constexpr (C.panel_flat) {
@@ -40,7 +40,7 @@ struct PanelChannelStore {
         exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
       d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
-      offset = d * p.ys.d + h * p.ys.h + w * p.ys.w;
+      offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
     }
   };
 

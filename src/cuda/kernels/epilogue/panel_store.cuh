@@ -109,7 +109,7 @@ struct PanelStore {
       const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
                           unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
                           (C.images == 1 || tile.n + image < p.batch);
-      Element* const row = at + image * p.ys.n + d * C.stride.d * p.ys.d + h * C.stride.h * p.ys.h;
+      Element* const row = at + image * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
       int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
       if constexpr (C.window > 1) {
         constexpr int advance = box_advance(C) * C.stride.w;
