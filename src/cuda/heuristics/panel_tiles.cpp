@@ -18,14 +18,15 @@ using std::int64_t;
 constexpr double l2_bytes_per_cycle = 16.8;
 constexpr double weight_share = 0.26;  // of the cost of other bytes: all multiprocessors read the same
 constexpr double memory_bytes_per_cycle = 20;
-constexpr double ragged_bytes = 357;     // what a run's two partial sectors cost
-constexpr double group_latency = 314;    // a barrier, descriptors made uniform
-constexpr double chunk_latency = 37.6;   // a barrier
-constexpr double weight_latency = 1610;  // from the request of a slab to its use
-constexpr double fill_latency = 1500;    // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 840;     // its place and its runs worked out
-constexpr double pass_latency = 497;     // of the epilogue
-constexpr double issue_cycles = 2.16;    // of a warp, for an instruction outside the products
+constexpr double ragged_bytes = 357;         // what a run's two partial sectors cost
+constexpr double group_latency = 314;        // a barrier, descriptors made uniform
+constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
+constexpr double chunk_latency = 37.6;       // a barrier
+constexpr double weight_latency = 1610;      // from the request of a slab to its use
+constexpr double fill_latency = 1500;        // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 840;         // its place and its runs worked out
+constexpr double pass_latency = 497;         // of the epilogue
+constexpr double issue_cycles = 2.16;        // of a warp, for an instruction outside the products
 constexpr double launch_latency = 7000;
 constexpr double flat_instructions = 57.8;        // for an output of flat products with a halo, staged
 constexpr double run_vector_instructions = 24.8;  // for a vector of theirs, stored
@@ -251,13 +252,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       types * outputs / vector / 128 * (c.panel_flat ? flat_vector_instructions : vector_instructions);
   const double epilogue = c.channel_rows ? types * pass_latency + channels_staged * issue_cycles
                                          : passes * pass_latency + (staged + vectors + described) * issue_cycles;
-  const double adding = c.math == Math::fp32
-                            ? steps.total * chunks / device::split_steps(c) * tiles * (60 + c.panel_columns / 2.0)
-                            : 0;
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
-  const double own = tensor + groups * group_latency + steps.types * chunks * chunk_latency + adding;
+  const double own = tensor + groups * (c.math == Math::fp32 ? split_group_latency : group_latency) +
+                     steps.types * chunks * chunk_latency;
   const double warpgroups = device::multiplying_warpgroups(c);
   const double chain = (c.in_turns ? std::max({warpgroups * own, own + epilogue, streamed})
                                    : std::max({members * tensor, streamed, own}) + epilogue) /
