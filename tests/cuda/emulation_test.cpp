@@ -101,7 +101,7 @@ struct Case {
   int64_t batch;
   Extents input;
   std::string text;
-  bool turns = true;  // x may be turned
+  bool turns = true;       // x may be turned
   bool backwards = false;  // the images of x: a negative stride
 };
 
