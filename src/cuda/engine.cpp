@@ -312,8 +312,8 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
       return choice.config.turned && turned_bytes_of(choice.config) > turned_bytes_;
     });
   // For tests, which want every kernel on layers of every size: panels before all else, where they can serve; and
-  // those that so many warpgroups share before others, or those of turned x ("turned"), or those that are
-  // multiplied in turns ("turns").
+  // those that so many warpgroups share before others, those of turned x ("turned"), those that are
+  // multiplied in turns ("turns"), or those whose products cover several rows ("joined").
   if (const char* const wanted = std::getenv("TCONV_PREFER_PANELS")) {
     const bool turned = std::string_view(wanted) == "turned", in_turns = std::string_view(wanted) == "turns";
     const int product_rows = std::string_view(wanted) == "joined" ? 2 : 1;

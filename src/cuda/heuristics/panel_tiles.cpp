@@ -52,8 +52,8 @@ int least_columns(const GemmConfig& c) {
 }
 
 constexpr double most_turned_bytes = 1 << 30;  // of workspace
-constexpr int most_product_rows = 16,
-              least_joined = 96;  // rows of a product, and positions of a tile that has several
+constexpr int most_product_rows = 16;
+constexpr int least_joined = 96;  // positions of a tile whose products cover several rows
 
 int panel_positions(const GemmConfig& c) {
   return c.panel_columns * c.position_tiles;

@@ -103,28 +103,36 @@ std::vector<Box> boxes_for(int columns, const Int3& positions, int64_t batch) {
   return boxes;
 }
 
-}  // namespace
-
-bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
-  const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
-  const double depth = double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
-  // Phases without taps take the stores of more outputs than panels are ahead by, where they are not vectors.
-  const bool stores = rows.channel_rows || rows.width_phases == g.stride[2] * rows.x_phases;
-  return math != Math::fp32 && g.group_in >= 4 * per_word && rows.rows() > 16 && depth >= 8 && stores;
+int channels_per_word(Math math) {
+  return math == Math::f16 || math == Math::bf16 ? 2 : 1;
+}
+/// Of an output, over the types of rows on average.
+double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
+  return double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
 }
 
+}  // namespace
+
 bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
-  const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
+  const int per_word = channels_per_word(math);
   if (g.group_in <= 4 * per_word) return false;
   // Few rows read positions from shared memory for few products, and short sums are soon stored: there the general
   // kernel, all of whose warps store, is ahead.
-  const double depth = double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
+  const double depth = words_summed(g, per_word, rows);
   // Long sums in fp32 are more accurate here: the general kernel adds eight products at a time, and each addition
   // rounds.
   const bool long_sums = math == Math::fp32 && depth >= 1024;
   // Channels last, the general kernel stores single elements, and panels have whole lines.
   const bool panels = rows.channel_rows && g.group_in % (4 * per_word) == 0;
   return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
+}
+
+bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
+  const int per_word = channels_per_word(math);
+  // Phases without taps take the stores of more outputs than panels are ahead by, where they are not vectors.
+  const bool stores = rows.channel_rows || rows.width_phases == g.stride[2] * rows.x_phases;
+  return math != Math::fp32 && g.group_in >= 4 * per_word && rows.rows() > 16 &&
+         words_summed(g, per_word, rows) >= 8 && stores;
 }
 
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {

@@ -15,10 +15,10 @@
 
 namespace tconv::cuda {
 
-/// Whether the warpgroup kernels are ahead of the general one, whatever the shape; `rows` is a wide plan. And
-/// whether they may be: their panels store faster, and the shape decides.
-bool may_suit_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
+/// Whether the warpgroup kernels are ahead of the general one, whatever the shape; `rows` is a wide plan.
 bool suits_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
+/// Whether they may be, where the shape decides: panels store short sums faster.
+bool may_suit_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
 
 /// All tiles that fit, cheapest first.
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,
