@@ -65,7 +65,14 @@ constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   return false;
 }
 
-enum class Math { fp32, tf32, f16, bf16 };
+/// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
+/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh).
+enum class Math { fp32, tf32, f16, bf16, halves };
+constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
+/// Of operands: two 16-bit numbers are a word.
+constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
+/// Of an element in memory.
+constexpr int element_bytes(Math math) { return math == Math::f16 || math == Math::bf16 ? 2 : 4; }
 
 struct GemmConfig {
   // The layer.
@@ -143,7 +150,7 @@ constexpr int x_loaders_of(const GemmConfig& c) {
 }
 /// Threads that load x tiles together.
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
-constexpr int channels_per_word(const GemmConfig& c) { return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1; }
+constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
@@ -240,9 +247,10 @@ constexpr int shared_bytes(const GemmConfig& c) {
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
+constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
+constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
+constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 /// The weights of one octet and step: all rows of eight words.
 constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
@@ -356,7 +364,11 @@ constexpr int panel_slice_stride(const GemmConfig& c) {
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
 constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
+/// Behind them where x is scaled: the largest numbers of its inputs, one for each warp that filled the panel.
+constexpr int panel_largest_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) {
+  return round_up(panel_largest_place(c) + (c.math == Math::halves ? 16 : 0), 128);
+}
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
@@ -375,9 +387,10 @@ constexpr bool fills_panels(const GemmConfig& c) {
   return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
          panel_units(c, panel_lanes(c)) <= 32;
 }
-/// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
+/// Registers that hold a unit: the elements of a slice at one or two positions, where 16-bit ones take no less.
 constexpr int panel_unit_registers(const GemmConfig& c) {
-  return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
+  if (c.x_channels_last) return channels_per_word(c) * element_bytes(c);
+  return 4 * channels_per_word(c) * (element_bytes(c) == 2 ? 1 : panel_unit(c));
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);
@@ -595,6 +608,7 @@ struct ImageStrides {
 struct ForwardParams {
   const void* x;
   const unsigned* weight;  // packed, see pack.cuh
+  const float* scales;     // of the weights of each output channel where they were scaled: what undoes that
   const void* bias;        // may be null
   void* y;
   ImageStrides xs, ys;
@@ -626,6 +640,7 @@ struct TurnParams {
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
   int slice_stride, panel_stride;  // in slices of an input
+  int largest_place;               // of a panel's largest numbers, where x is scaled; as well
   long long inputs;                // of all x tiles
 };
 /// A thread takes so many slices of a position at a time.
@@ -634,8 +649,18 @@ constexpr int turn_depth = 4, turn_threads = 256;
 struct PackParams {
   const void* weight;
   unsigned* packed;
+  const float* scales;  // see ForwardParams
   long long stride_in, stride_out, stride_d, stride_h, stride_w;
   long long words;
+};
+
+/// Of the kernel that finds them, see weight_scales.cuh.
+struct ScaleParams {
+  const float* weight;
+  float* scales;
+  long long stride_in, stride_out, stride_d, stride_h, stride_w;
+  int groups, group_in, group_out;
+  Int3 kernel;
 };
 
 struct Strides5 {
@@ -939,8 +964,37 @@ struct StagedStore {
 };
 
 }  // namespace tconv::device
+// ---- ptx/half.cuh
+// Pairs of fp16 numbers in a word.
+
+
+namespace tconv::device::ptx {
+
+/// Both rounded to nearest.
+__device__ inline u32 to_halves(float low, float high) {
+  u32 word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+__device__ inline float low_half(u32 word) {
+  float value;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(value) : "r"(word));
+  return value;
+}
+__device__ inline float high_half(u32 word) {
+  float value;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(value) : "r"(word));
+  return value;
+}
+
+}  // namespace tconv::device::ptx
 // ---- mma/split.cuh
-// fp32 on tensor cores: a word is split into a head that TF32 holds and a remainder.
+// fp32 on tensor cores: a number is split into a head and a remainder, of which three products are formed.
+//
+// Into TF32 numbers any can be split. fp16 numbers, whose products take half the time, have as many bits but a small
+// range: what is split into them is scaled by a power of two first, so that the largest of its neighbours is about
+// 2^15, and products are scaled back when they are added. Head and remainder hold 22 bits of a number that is at least
+// 2^-18 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
 
 
 namespace tconv::device {
@@ -951,6 +1005,27 @@ __device__ inline void split_tf32(u32 word, u32& head, u32& rest) {
   head = (word + 0x1000) & 0xffffe000;  // to nearest; a NaN survives in the remainder
   rest = __float_as_uint(__uint_as_float(word) - __uint_as_float(head));
 }
+
+/// Two numbers, scaled already.
+__device__ inline void split_halves(float low, float high, u32& heads, u32& rests) {
+  heads = ptx::to_halves(low, high);
+  rests = ptx::to_halves(low - ptx::low_half(heads), high - ptx::high_half(heads));
+}
+
+/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
+__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
+/// The magnitude of a number, and 0 where it is not finite.
+__device__ inline float finite_magnitude(float value) {
+  const float magnitude = fabsf(value);
+  return magnitude < __uint_as_float(0x7f800000) ? magnitude : 0.f;
+}
+
+/// What numbers are multiplied by whose largest has these bits, and what undoes it. Both are powers of two, and normal.
+__device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
+__device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
+__device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
+/// What undoes the scales of both operands of a product. Beyond the largest number only products are that are, too.
+__device__ inline float unscale(float x, float weights) { return fminf(x * weights, __uint_as_float(0x7f000000)); }
 
 }  // namespace tconv::device
 // ---- ptx/mma.cuh
@@ -1689,12 +1764,13 @@ struct ChannelWord {
   __device__ u32 load(const PackParams& p, const Filter& filter) const {
     u32 word = 0;
 #pragma unroll
-    for (int i = 0; i < per_word; ++i) {
-      const int there = -int(filter.exists && i < channels);
-      const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
-      word |= (bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there)) << (16 * i);
-    }
+    for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
     return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+  }
+  __device__ u32 load_channel(const PackParams& p, const Filter& filter, int i) const {
+    const int there = -int(filter.exists && i < channels);
+    const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
+    return bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there);
   }
 };
 
@@ -1746,12 +1822,24 @@ __device__ void pack_rows(const PackParams& p) {
     const Int3 shift = Tables::step_shift(at.type, at.step, false);
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
-    u32 words[Piece::tiles][2];
+    // Of what is scaled a word is two numbers, not split yet.
+    constexpr bool scaled = C.math == Math::halves;
+    u32 words[Piece::tiles][2][scaled ? 2 : 1];
+    float scale[Piece::tiles];
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
       const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
-      words[i][0] = low_word.load(p, filter), words[i][1] = high_word.load(p, filter);
+      if constexpr (scaled) {
+        const int channel = at.channel_block * C.channels_per_block + row.channel;
+        const bool exists = row.channel >= 0 && channel < C.group_out;
+        scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          words[i][0][k] = low_word.load_channel(p, filter, k), words[i][1][k] = high_word.load_channel(p, filter, k);
+      } else {
+        words[i][0][0] = low_word.load(p, filter), words[i][1][0] = high_word.load(p, filter);
+      }
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
@@ -1759,9 +1847,13 @@ __device__ void pack_rows(const PackParams& p) {
       u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        u32 head = words[i][half], remainder;
-        if constexpr (parts == 2) {
-          split_tf32(words[i][half], head, remainder);
+        const auto& word = words[i][half];
+        u32 head = word[0], remainder;
+        if constexpr (scaled) {
+          split_halves(__uint_as_float(word[0]) * scale[i], __uint_as_float(word[1]) * scale[i], head, remainder);
+          tile[part_words + half * 32] = remainder;
+        } else if constexpr (parts == 2) {
+          split_tf32(word[0], head, remainder);
           tile[part_words + half * 32] = ptx::round_tf32(remainder);
         }
         tile[half * 32] = head;
@@ -1902,6 +1994,12 @@ struct PanelChannelStore {
     __device__ Bias(const ForwardParams& p, const Tile& tile)
         : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
   };
+
+  /// The output channel of one of them; -1: it has none.
+  __device__ static int channel_of_half(const ForwardParams& p, const Tile& tile, int half) {
+    const Row row(p, tile, row_of(half));
+    return row.exists ? row.channel : -1;
+  }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
@@ -2075,12 +2173,17 @@ struct PanelStore {
     __device__ Bias(const ForwardParams& p, const Tile& tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Line line(tile, first_line(half) + line_of_lane());
+        const int channel = channel_of_half(p, tile, half);
         of_half[half] =
-            p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[line.channel]) : 0.f;
+            p.bias && channel >= 0 ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
       }
     }
   };
+  /// The output channel of one of a thread's two rows; -1: it has none.
+  __device__ static int channel_of_half(const ForwardParams&, const Tile& tile, int half) {
+    const Line line(tile, first_line(half) + line_of_lane());
+    return line.exists ? line.channel : -1;
+  }
 
   /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
   /// own.
@@ -2726,11 +2829,31 @@ __device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
   }
 }
 
+/// Eight channels of an input, of which `value` gives the bits, as scaled halves.
+template <class Value>
+__device__ void store_halves(uint4* to, uint4* remainders, float scale, const Value& value) {
+  const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
+  uint4 head, rest;
+  split_halves(scaled(0), scaled(1), head.x, rest.x);
+  split_halves(scaled(2), scaled(3), head.y, rest.y);
+  split_halves(scaled(4), scaled(5), head.z, rest.z);
+  split_halves(scaled(6), scaled(7), head.w, rest.w);
+  *to = head, *remainders = rest;
+}
+
+/// A channel of a slice that was loaded as vectors of four.
+template <int Loads>
+__device__ inline u32 channel_of(const uint4 (&v)[Loads], int channel) {
+  const uint4& four = v[channel / 4];
+  return channel % 4 == 0 ? four.x : channel % 4 == 1 ? four.y : channel % 4 == 2 ? four.z : four.w;
+}
+
 }  // namespace tconv::device
 // ---- tiles/x_panel.cuh
 // A panel: one chunk of the x tile as wgmma reads it from shared memory.
 //
-//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders
+//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
+//   were scaled, the largest number that each warp had
 //
 // A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
@@ -2759,7 +2882,8 @@ struct XPanel {
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
-  static constexpr int loads = channels_last ? 1 : channels;  // of a unit and slice
+  static constexpr int loads = channels_last ? channels * int(sizeof(Element)) / 16 : channels;  // of a unit and slice
+  static constexpr int load_channels = channels / loads;
   struct Buffer {
     Load value[units][depth][loads];
   };
@@ -2813,7 +2937,7 @@ struct XPanel {
         for (int k = 0; k < depth; ++k)
 #pragma unroll
           for (int i = 0; i < loads; ++i) {
-            const int channel = k * groups * channels + i;  // from this thread's first of the chunk
+            const int channel = k * groups * channels + i * load_channels;  // from this thread's first of the chunk
             const int number = chunk * slices * channels + group() * channels + channel;
             const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
@@ -2825,7 +2949,19 @@ struct XPanel {
     }
   };
 
-  __device__ static void fill(unsigned char* panel, const Buffer& buffer) {
+  /// The bits of the largest number of a warp's buffers that is finite.
+  __device__ static u32 largest_of(const Buffer& buffer) {
+    float largest = 0;
+    each_number(buffer, [&](float value) { largest = larger(largest, value); });
+    if (largest == __uint_as_float(0x7f800000)) {
+      largest = 0;
+      each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
+    }
+    return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+  }
+
+  /// `scale`: of what is split into halves.
+  __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
 #pragma unroll
     for (int j = 0; j < units; ++j)
 #pragma unroll
@@ -2835,7 +2971,12 @@ struct XPanel {
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
                           first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
-        if constexpr (channels_last) {
+        if constexpr (C.math == Math::halves) {
+          constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
+          const bool swap = swaps();
+          put_halves(to + (swap ? further : 0), scale, v, swap);
+          if constexpr (unit == 2) put_halves(to + (swap ? 0 : further), scale, v, !swap);
+        } else if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
           put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
@@ -2844,8 +2985,7 @@ struct XPanel {
           put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
               word_of(v, 3, true));
         } else {
-          // Of eight lanes four begin with the second position: so all eight write to different banks.
-          const bool swap = lane_index() / 4 % 2 != 0;
+          const bool swap = swaps();
           put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
           put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
         }
@@ -2853,6 +2993,35 @@ struct XPanel {
   }
 
  private:
+  /// Of eight lanes that write pairs of neighbours four begin with the second: so all eight write to different banks.
+  __device__ static bool swaps() { return unit == 2 && phases == 1 && lane_index() / 4 % 2 != 0; }
+
+  template <class Visit>
+  __device__ static void each_number(const Buffer& buffer, const Visit& visit) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k)
+#pragma unroll
+        for (int channel = 0; channel < channels; ++channel)
+#pragma unroll
+          for (int second = 0; second < unit; ++second)
+            visit(__uint_as_float(number_of(buffer.value[j][k], channel, second != 0)));
+  }
+
+  /// The bits of a channel of 32 bits at the first position of the unit, or at its second.
+  __device__ static u32 number_of(const Load (&v)[loads], int channel, bool second) {
+    if constexpr (channels_last)
+      return channel_of(v, channel);
+    else
+      return slice_word<1, unit>(v, channel, second);
+  }
+
+  __device__ static void put_halves(uint4* to, float scale, const Load (&v)[loads], bool second) {
+    store_halves(to, to + slices * panel_slice_stride(C), scale,
+                 [&](int channel) { return number_of(v, channel, second); });
+  }
+
   /// Word `index` of the slice at the first position of the unit, or at its second.
   __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
     return slice_word<per_word, unit>(v, index, second);
@@ -2895,7 +3064,8 @@ template <GemmConfig C, class Tables, class Wgmma>
 struct PanelGemm {
   static constexpr int threads = warpgroup_size * warpgroups_of(C);
   static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
-  static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
+  static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
+  static constexpr bool scaled = C.math == Math::halves;
   static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
@@ -2911,6 +3081,7 @@ struct PanelGemm {
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), warpgroup_size); }
   };
   using Panel = XPanel<C, Loaders>;
   /// A warpgroup that multiplies.
@@ -3021,8 +3192,18 @@ struct PanelGemm {
     Chunks source(p);
     Ring<C.panel_stages> panel;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
+      unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
+      u32 largest = 0;
+      if constexpr (scaled) largest = Panel::largest_of(buffer);
       ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-      Panel::fill(shared.panels + panel.slot * panel_bytes(C), buffer);
+      float scale = 1;
+      if constexpr (scaled) {
+        if (lane_index() == 0)
+          reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
+        Loaders::sync();
+        scale = scale_for(largest_of(to));
+      }
+      Panel::fill(to, buffer, scale);
       ptx::async_proxy_fence();
       __syncwarp();
       release(shared.panel_full(panel.slot));
@@ -3042,6 +3223,13 @@ struct PanelGemm {
         fill(b);
       }
     }
+  }
+
+  /// The bits of the largest number of a panel.
+  __device__ static u32 largest_of(const unsigned char* panel) {
+    const uint4 of_warp = *reinterpret_cast<const uint4*>(panel + panel_largest_place(C));
+    const auto larger = [](u32 a, u32 b) { return a > b ? a : b; };
+    return larger(larger(of_warp.x, of_warp.y), larger(of_warp.z, of_warp.w));
   }
 
   /// Copies panels that were turned before.
@@ -3195,7 +3383,7 @@ struct PanelGemm {
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       turns.wait();
       if constexpr (split) {
-        multiply_split(sum, tile.type, shared, weights, panel);
+        multiply_split(sum, p, tile, shared, weights, panel);
         turns.pass();
       } else {
         multiply(sum, tile.type, shared, weights, panel, turns);
@@ -3320,16 +3508,29 @@ struct PanelGemm {
   /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
   /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
   /// addition rounds. While the sums of one product are added, the next one is formed.
-  __device__ static void multiply_split(float (&sum)[position_tiles][registers], int type, const Shared& shared,
-                                        Weights& weights, Ring<C.panel_stages>& panel) {
-    const int steps = Tables::steps(type);
-    const int entry = Tables::first_entry(type);
+  __device__ static void multiply_split(float (&sum)[position_tiles][registers], const ForwardParams& p,
+                                        const Tile& tile, const Shared& shared, Weights& weights,
+                                        Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
     clear(sum);
     if (steps == 0) return;
+    float of_weights[2] = {1, 1};  // what undoes the scale of each of the thread's two rows
+    if constexpr (scaled) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (const int channel = Store::channel_of_half(p, tile, half); channel >= 0)
+          of_weights[half] = p.scales[channel];
+    }
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       const u32 at = panel_of(shared, panel);
+      float scale[2];  // of products, undone
+      if constexpr (scaled) {
+        const float of_x = unscale_for(largest_of(shared.panels + panel.slot * panel_bytes(C)));
+        scale[0] = unscale(of_x, of_weights[0]), scale[1] = unscale(of_x, of_weights[1]);
+      }
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
@@ -3347,7 +3548,11 @@ struct PanelGemm {
             else
               ptx::wgmma_wait<0>();
 #pragma unroll
-            for (int r = 0; r < registers; ++r) sum[done % position_tiles][r] += part[done % buffers][r];
+            for (int r = 0; r < registers; ++r) {
+              float& to = sum[done % position_tiles][r];
+              const float value = part[done % buffers][r];
+              to = scaled ? fmaf(value, scale[r / 2 % 2], to) : to + value;
+            }
           }
         }
         weights.refill(weights.next);
@@ -3494,6 +3699,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.largest_place = panel_largest_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
@@ -3515,6 +3721,8 @@ constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
+
+constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), 256}; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -4169,7 +4377,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_a3179e02b4c9_sm{architecture}",
+        name=f"tconv_kb64_a3341117c7b3_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -65,7 +65,14 @@ constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   return false;
 }
 
-enum class Math { fp32, tf32, f16, bf16 };
+/// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
+/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh).
+enum class Math { fp32, tf32, f16, bf16, halves };
+constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
+/// Of operands: two 16-bit numbers are a word.
+constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
+/// Of an element in memory.
+constexpr int element_bytes(Math math) { return math == Math::f16 || math == Math::bf16 ? 2 : 4; }
 
 struct GemmConfig {
   // The layer.
@@ -143,7 +150,7 @@ constexpr int x_loaders_of(const GemmConfig& c) {
 }
 /// Threads that load x tiles together.
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
-constexpr int channels_per_word(const GemmConfig& c) { return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1; }
+constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
@@ -240,9 +247,10 @@ constexpr int shared_bytes(const GemmConfig& c) {
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
+constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
+constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
+constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 /// The weights of one octet and step: all rows of eight words.
 constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
@@ -356,7 +364,11 @@ constexpr int panel_slice_stride(const GemmConfig& c) {
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
 constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
+/// Behind them where x is scaled: the largest numbers of its inputs, one for each warp that filled the panel.
+constexpr int panel_largest_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) {
+  return round_up(panel_largest_place(c) + (c.math == Math::halves ? 16 : 0), 128);
+}
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
@@ -375,9 +387,10 @@ constexpr bool fills_panels(const GemmConfig& c) {
   return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
          panel_units(c, panel_lanes(c)) <= 32;
 }
-/// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
+/// Registers that hold a unit: the elements of a slice at one or two positions, where 16-bit ones take no less.
 constexpr int panel_unit_registers(const GemmConfig& c) {
-  return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
+  if (c.x_channels_last) return channels_per_word(c) * element_bytes(c);
+  return 4 * channels_per_word(c) * (element_bytes(c) == 2 ? 1 : panel_unit(c));
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);
@@ -595,6 +608,7 @@ struct ImageStrides {
 struct ForwardParams {
   const void* x;
   const unsigned* weight;  // packed, see pack.cuh
+  const float* scales;     // of the weights of each output channel where they were scaled: what undoes that
   const void* bias;        // may be null
   void* y;
   ImageStrides xs, ys;
@@ -626,6 +640,7 @@ struct TurnParams {
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
   int slice_stride, panel_stride;  // in slices of an input
+  int largest_place;               // of a panel's largest numbers, where x is scaled; as well
   long long inputs;                // of all x tiles
 };
 /// A thread takes so many slices of a position at a time.
@@ -634,8 +649,18 @@ constexpr int turn_depth = 4, turn_threads = 256;
 struct PackParams {
   const void* weight;
   unsigned* packed;
+  const float* scales;  // see ForwardParams
   long long stride_in, stride_out, stride_d, stride_h, stride_w;
   long long words;
+};
+
+/// Of the kernel that finds them, see weight_scales.cuh.
+struct ScaleParams {
+  const float* weight;
+  float* scales;
+  long long stride_in, stride_out, stride_d, stride_h, stride_w;
+  int groups, group_in, group_out;
+  Int3 kernel;
 };
 
 struct Strides5 {
@@ -939,8 +964,37 @@ struct StagedStore {
 };
 
 }  // namespace tconv::device
+// ---- ptx/half.cuh
+// Pairs of fp16 numbers in a word.
+
+
+namespace tconv::device::ptx {
+
+/// Both rounded to nearest.
+__device__ inline u32 to_halves(float low, float high) {
+  u32 word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+__device__ inline float low_half(u32 word) {
+  float value;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}" : "=f"(value) : "r"(word));
+  return value;
+}
+__device__ inline float high_half(u32 word) {
+  float value;
+  asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, high;}" : "=f"(value) : "r"(word));
+  return value;
+}
+
+}  // namespace tconv::device::ptx
 // ---- mma/split.cuh
-// fp32 on tensor cores: a word is split into a head that TF32 holds and a remainder.
+// fp32 on tensor cores: a number is split into a head and a remainder, of which three products are formed.
+//
+// Into TF32 numbers any can be split. fp16 numbers, whose products take half the time, have as many bits but a small
+// range: what is split into them is scaled by a power of two first, so that the largest of its neighbours is about
+// 2^15, and products are scaled back when they are added. Head and remainder hold 22 bits of a number that is at least
+// 2^-18 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
 
 
 namespace tconv::device {
@@ -951,6 +1005,27 @@ __device__ inline void split_tf32(u32 word, u32& head, u32& rest) {
   head = (word + 0x1000) & 0xffffe000;  // to nearest; a NaN survives in the remainder
   rest = __float_as_uint(__uint_as_float(word) - __uint_as_float(head));
 }
+
+/// Two numbers, scaled already.
+__device__ inline void split_halves(float low, float high, u32& heads, u32& rests) {
+  heads = ptx::to_halves(low, high);
+  rests = ptx::to_halves(low - ptx::low_half(heads), high - ptx::high_half(heads));
+}
+
+/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
+__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
+/// The magnitude of a number, and 0 where it is not finite.
+__device__ inline float finite_magnitude(float value) {
+  const float magnitude = fabsf(value);
+  return magnitude < __uint_as_float(0x7f800000) ? magnitude : 0.f;
+}
+
+/// What numbers are multiplied by whose largest has these bits, and what undoes it. Both are powers of two, and normal.
+__device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
+__device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
+__device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
+/// What undoes the scales of both operands of a product. Beyond the largest number only products are that are, too.
+__device__ inline float unscale(float x, float weights) { return fminf(x * weights, __uint_as_float(0x7f000000)); }
 
 }  // namespace tconv::device
 // ---- ptx/mma.cuh
@@ -1689,12 +1764,13 @@ struct ChannelWord {
   __device__ u32 load(const PackParams& p, const Filter& filter) const {
     u32 word = 0;
 #pragma unroll
-    for (int i = 0; i < per_word; ++i) {
-      const int there = -int(filter.exists && i < channels);
-      const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
-      word |= (bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there)) << (16 * i);
-    }
+    for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
     return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+  }
+  __device__ u32 load_channel(const PackParams& p, const Filter& filter, int i) const {
+    const int there = -int(filter.exists && i < channels);
+    const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
+    return bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there);
   }
 };
 
@@ -1746,12 +1822,24 @@ __device__ void pack_rows(const PackParams& p) {
     const Int3 shift = Tables::step_shift(at.type, at.step, false);
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
-    u32 words[Piece::tiles][2];
+    // Of what is scaled a word is two numbers, not split yet.
+    constexpr bool scaled = C.math == Math::halves;
+    u32 words[Piece::tiles][2][scaled ? 2 : 1];
+    float scale[Piece::tiles];
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
       const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
-      words[i][0] = low_word.load(p, filter), words[i][1] = high_word.load(p, filter);
+      if constexpr (scaled) {
+        const int channel = at.channel_block * C.channels_per_block + row.channel;
+        const bool exists = row.channel >= 0 && channel < C.group_out;
+        scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          words[i][0][k] = low_word.load_channel(p, filter, k), words[i][1][k] = high_word.load_channel(p, filter, k);
+      } else {
+        words[i][0][0] = low_word.load(p, filter), words[i][1][0] = high_word.load(p, filter);
+      }
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
@@ -1759,9 +1847,13 @@ __device__ void pack_rows(const PackParams& p) {
       u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        u32 head = words[i][half], remainder;
-        if constexpr (parts == 2) {
-          split_tf32(words[i][half], head, remainder);
+        const auto& word = words[i][half];
+        u32 head = word[0], remainder;
+        if constexpr (scaled) {
+          split_halves(__uint_as_float(word[0]) * scale[i], __uint_as_float(word[1]) * scale[i], head, remainder);
+          tile[part_words + half * 32] = remainder;
+        } else if constexpr (parts == 2) {
+          split_tf32(word[0], head, remainder);
           tile[part_words + half * 32] = ptx::round_tf32(remainder);
         }
         tile[half * 32] = head;
@@ -1889,6 +1981,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.largest_place = panel_largest_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
@@ -1910,6 +2003,8 @@ constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
+
+constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), 256}; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -2520,7 +2615,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_828c659691b4_sm{architecture}",
+        name=f"tconv_kb81_3e807147c59d_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

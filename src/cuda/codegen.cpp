@@ -27,6 +27,8 @@ std::string text(Math math) {
       return "Math::f16";
     case Math::bf16:
       return "Math::bf16";
+    case Math::halves:
+      return "Math::halves";
   }
   return "";
 }
@@ -148,7 +150,7 @@ namespace {
 
 /// The product of a warpgroup, 64 by `columns` sums. Operands are in shared memory, or the first in registers.
 std::string wgmma_text(const GemmConfig& c, int columns, bool first_in_registers) {
-  const char* const type = c.math == Math::f16 ? "f16" : c.math == Math::bf16 ? "bf16" : "tf32";
+  const char* const type = c.math == Math::bf16 ? "bf16" : device::channels_per_word(c) == 2 ? "f16" : "tf32";
   const bool halves = device::channels_per_word(c) == 2;
   const int sums = columns / 2, b = sums + (first_in_registers ? 4 : 1);
   const auto at = [](int operand) { return "%" + std::to_string(operand); };
@@ -245,6 +247,19 @@ std::string turn_source(Math math, device::TurnLoad load) {
   return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nextern \"C\" __global__ void "
          "__launch_bounds__(turn_threads)\n    turn(const __grid_constant__ TurnParams params) {\n  TurnX<" +
          text(math) + ", TurnLoad::" + names[int(load)] + ">::run(params);\n}\n\n}  // namespace tconv::device\n";
+}
+
+std::string weight_scales_source() {
+  return R"(#include "weight_scales.cuh"
+
+namespace tconv::device {
+
+extern "C" __global__ void __launch_bounds__(256) find(const __grid_constant__ ScaleParams params) {
+  find_weight_scales(params);
+}
+
+}  // namespace tconv::device
+)";
 }
 
 std::string pack_source(const GemmConfig& c, const RowPlan& rows, const Geometry& geometry) {

@@ -43,6 +43,8 @@ const char* name_of(Math math) {
       return "f16";
     case Math::bf16:
       return "bf16";
+    case Math::halves:
+      return "fp32_halves";
   }
   return "";
 }
@@ -82,9 +84,11 @@ std::size_t aligned_up(std::size_t bytes) {
 /// Weights packed for a plan of rows: what it fixes is the layer's, and any shape is served from it.
 struct Packing {
   Family family;  // gemm or warpgroup
+  Math math;
   RowPlan rows;
   std::size_t offset = 0, bytes = 0;  // in the packed weight
-  std::shared_ptr<const Kernel> kernel;
+  std::size_t scales = 0;             // where those of output channels are in it, which weights of halves have
+  std::shared_ptr<const Kernel> kernel, find_scales;
 };
 
 /// What is fixed for a layer on a device; shared by the plan and its bindings.
@@ -111,17 +115,24 @@ struct State {
   mutable std::shared_ptr<const Kernel> generic;
   mutable std::vector<std::pair<device::DirectConfig, std::shared_ptr<const Kernel>>> direct;
 
-  int channels_per_word() const { return layer.dtype == DType::f16 || layer.dtype == DType::bf16 ? 2 : 1; }
   bool has_rows() const { return !packings.empty(); }
   std::size_t packed_bytes() const {
-    return packings.empty() ? 0 : packings.back().offset + packings.back().bytes;
+    if (packings.empty()) return 0;
+    const Packing& last = packings.back();
+    return last.scales ? last.scales + std::size_t(geometry.out_channels()) * 4 : last.offset + last.bytes;
   }
-  void add_packing(Family of, RowPlan rows) {
-    const int parts = of == Family::warpgroup && math == Math::fp32 ? 2 : 1;
-    const std::size_t offset = aligned_up(packed_bytes());
-    const std::size_t bytes = std::size_t(rows.weight_words(geometry, channels_per_word(), parts)) * 4;
-    auto kernel = get_kernel({pack_source(pack_config(geometry, math, rows), rows, geometry), "pack", 0}, device);
-    packings.push_back({of, std::move(rows), offset, bytes, std::move(kernel)});
+  void add_packing(Family of, Math as, RowPlan rows) {
+    const int parts = of == Family::warpgroup ? device::weight_parts(as) : 1;
+    Packing packing;
+    packing.family = of, packing.math = as, packing.offset = aligned_up(packed_bytes());
+    packing.bytes = std::size_t(rows.weight_words(geometry, device::channels_per_word(as), parts)) * 4;
+    packing.kernel = get_kernel({pack_source(pack_config(geometry, as, rows), rows, geometry), "pack", 0}, device);
+    if (as == Math::halves) {
+      packing.scales = aligned_up(packing.offset + packing.bytes);
+      packing.find_scales = get_kernel({weight_scales_source(), "find", 64}, device);
+    }
+    packing.rows = std::move(rows);
+    packings.push_back(std::move(packing));
   }
 };
 
@@ -153,7 +164,7 @@ class CudaBinding final : public EngineBinding {
   struct Gemm {
     GemmConfig config;
     std::shared_ptr<const Kernel> kernel, turn;
-    std::size_t packed_offset = 0;
+    const Packing* packing = nullptr;
   };
   std::vector<TileChoice> choices_for(const Packing& packing, const Access& access) const;
   std::size_t turned_bytes_of(const GemmConfig& config) const;
@@ -222,19 +233,35 @@ std::size_t CudaBinding::turned_bytes_of(const GemmConfig& c) const {
   return aligned_up(std::size_t(device::turned_bytes(c, device::turn_params(c, params))));
 }
 
-void pack_on_device(const State& s, const ConstTensor& weight, void* packed, void* stream) {
-  for (const Packing& packing : s.packings) {
-    const device::PackParams params{
-        .weight = weight.data,
-        .packed = reinterpret_cast<unsigned*>(static_cast<unsigned char*>(packed) + packing.offset),
-        .stride_in = weight.strides[0],
-        .stride_out = weight.strides[1],
-        .stride_d = weight.strides[2],
-        .stride_h = weight.strides[3],
-        .stride_w = weight.strides[4],
-        .words = int64_t(packing.bytes / 4)};
-    packing.kernel->launch(device::launch_of(params, s.device.multiprocessors), params, stream);
+/// Packs a weight in one of the ways of its layer; `packed` is the memory of all of them.
+void pack_on_device(const State& s, const Packing& packing, const ConstTensor& weight, void* packed,
+                    void* stream) {
+  unsigned char* const memory = static_cast<unsigned char*>(packed);
+  float* const scales = packing.find_scales ? reinterpret_cast<float*>(memory + packing.scales) : nullptr;
+  if (packing.find_scales) {
+    const device::ScaleParams params{.weight = static_cast<const float*>(weight.data),
+                                     .scales = scales,
+                                     .stride_in = weight.strides[0],
+                                     .stride_out = weight.strides[1],
+                                     .stride_d = weight.strides[2],
+                                     .stride_h = weight.strides[3],
+                                     .stride_w = weight.strides[4],
+                                     .groups = int(s.geometry.groups),
+                                     .group_in = int(s.geometry.group_in),
+                                     .group_out = int(s.geometry.group_out),
+                                     .kernel = int3(s.geometry.kernel)};
+    packing.find_scales->launch(device::launch_of(params), params, stream);
   }
+  const device::PackParams params{.weight = weight.data,
+                                  .packed = reinterpret_cast<unsigned*>(memory + packing.offset),
+                                  .scales = scales,
+                                  .stride_in = weight.strides[0],
+                                  .stride_out = weight.strides[1],
+                                  .stride_d = weight.strides[2],
+                                  .stride_h = weight.strides[3],
+                                  .stride_w = weight.strides[4],
+                                  .words = int64_t(packing.bytes / 4)};
+  packing.kernel->launch(device::launch_of(params, s.device.multiprocessors), params, stream);
 }
 
 class CudaPlan final : public EnginePlan {
@@ -251,7 +278,8 @@ class CudaPlan final : public EnginePlan {
   void pack_weight(Pass pass, const ConstTensor& weight, void* packed, const RunOptions& options) const override {
     if (packed_weight_bytes(pass) == 0) return;
     const ContextScope context(state_->device);
-    pack_on_device(*state_, weight, packed, options.stream);
+    for (const Packing& packing : state_->packings)
+      pack_on_device(*state_, packing, weight, packed, options.stream);
   }
 
  private:
@@ -287,7 +315,7 @@ Access CudaBinding::access_of(const Operands& o) const {
   };
   // Strides of dimensions of size 1 are never stepped along.
   const auto stride = [&](int d) { return x.sizes[std::size_t(d)] > 1 ? x.strides[std::size_t(d)] : 0; };
-  const int per_word = state_->channels_per_word();
+  const int per_word = 4 / element;
   if (a.x_channels_last) {
     const int count = widest(g.group_in, {stride(0), stride(2), stride(3), stride(4)}, {4 * per_word, per_word});
     a.x_vector = count % per_word == 0 ? count / per_word : 0;
@@ -305,7 +333,7 @@ Access CudaBinding::access_of(const Operands& o) const {
 std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const Access& access) const {
   const State& s = *state_;
   auto choices = (packing.family == Family::warpgroup ? price_warpgroup_tiles : price_tiles)(
-      s.geometry, s.math, packing.rows, shape_class(s.layer, shape_), access, s.limits);
+      s.geometry, packing.math, packing.rows, shape_class(s.layer, shape_), access, s.limits);
   // Workspace was measured out for aligned tensors: other views turn x where it is enough for them.
   if (!gemms_.empty())
     std::erase_if(choices, [&](const TileChoice& choice) {
@@ -333,27 +361,33 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     if (known == access) return *gemm;
   const State& s = *state_;
   // Prices of the general kernel are so much too low beside those of the warpgroups' kernels.
-  const double general_share = s.channels_per_word() == 2 ? 2.5 : 1.7;
+  const double general_share = size_of(s.layer.dtype) == 2 ? 2.5 : 1.7;
   const Packing* best = nullptr;
   TileChoice choice;
   for (const Packing& packing : s.packings) {
     const auto choices = choices_for(packing, access);
     if (choices.empty()) continue;
-    const double cycles = choices.front().cycles * (packing.family == Family::gemm ? general_share : 1);
+    // For tests: halves wherever they serve.
+    const bool last_choice = packing.math == Math::fp32 && std::getenv("TCONV_PREFER_HALVES");
+    const double share = last_choice ? 1e6 : packing.family == Family::gemm ? general_share : 1;
+    const double cycles = choices.front().cycles * share;
     if (best && choice.cycles <= cycles) continue;
     best = &packing, choice = {choices.front().config, cycles};
   }
   auto gemm = std::make_unique<Gemm>();
   if (best) {
     const GemmConfig& c = gemm->config = choice.config;
-    gemm->packed_offset = best->offset;
+    gemm->packing = best;
     gemm->kernel = get_kernel({c.teams ? warpgroup_source(c, best->rows) : gemm_source(c, best->rows), "forward",
                                c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                               s.device);
   }
   if (gemm->config.turned) {
     const bool vectors = access.x_channels_last && access.x_vector == 4;
-    gemm->turn = get_kernel({turn_source(s.math, device::turn_load(gemm->config, vectors)), "turn", 0}, s.device);
+    const Math math = gemm->config.math;
+    gemm->turn = get_kernel({turn_source(math, device::turn_load(gemm->config, vectors)), "turn",
+                             math == Math::halves ? device::turn_threads / device::warp_size * 4 : 0},
+                            s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;
@@ -371,13 +405,14 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   auto workspace = aligned_up(reinterpret_cast<std::uintptr_t>(options.workspace));
   const void* packed = options.packed_weight;
   if (!packed) {
-    pack_on_device(s, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
+    pack_on_device(s, *gemm.packing, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
     packed = reinterpret_cast<const void*>(workspace), workspace += aligned_up(s.packed_bytes());
   }
   device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
   params.x = o.input->data, params.y = o.output->data;
-  params.weight =
-      reinterpret_cast<const unsigned*>(static_cast<const unsigned char*>(packed) + gemm.packed_offset);
+  const unsigned char* const memory = static_cast<const unsigned char*>(packed);
+  params.weight = reinterpret_cast<const unsigned*>(memory + gemm.packing->offset);
+  params.scales = reinterpret_cast<const float*>(memory + gemm.packing->scales);
   params.bias = o.bias ? o.bias->data : nullptr;
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
   if (c.turned) {
@@ -447,11 +482,13 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   const State& s = *state_;
   if (!s.has_rows()) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
-  const std::string math = std::string("_gemm_") + name_of(s.math);
   if (gemms_.empty() || !gemms_.back().second->kernel)
-    return (s.family == Family::warpgroup ? "warpgroup" : "implicit") + math;
+    return std::string(s.family == Family::warpgroup ? "warpgroup" : "implicit") + "_gemm_" + name_of(s.math);
   const GemmConfig& c = gemms_.back().second->config;
-  const std::string name = (c.panel_columns ? "panel" : c.teams ? "warpgroup" : "implicit") + math;
+  const std::string name = std::string(c.panel_columns ? "panel"
+                                       : c.teams       ? "warpgroup"
+                                                       : "implicit") +
+                           "_gemm_" + name_of(c.math);
   const auto number = [](int v) { return std::to_string(v); };
   const std::string box = (c.images > 1 ? number(c.images) + "." : "") + number(c.box.d) + "." + number(c.box.h) +
                           "." + number(c.box.w);
@@ -479,7 +516,7 @@ std::string CudaBinding::kernel_name(Pass pass) const {
 /// How the weights of a layer are packed: for the kernels of warpgroups where they suit it, else for the general
 /// one; and where it has few rows, also for positions of several inputs, which shapes of wide rows take.
 void plan_packings(State& s) {
-  const int per_word = s.channels_per_word(), parts = s.math == Math::fp32 ? 2 : 1;
+  const int per_word = device::channels_per_word(s.math), parts = device::weight_parts(s.math);
   const bool last = s.layer.layout == Layout::channels_last;
   RowPlan rows;
   const auto wide = [&](int inputs) {
@@ -490,18 +527,26 @@ void plan_packings(State& s) {
   // For tests and timings: as many inputs of a position as are asked for.
   const char* const asked = std::getenv("TCONV_X_PHASES");
   if (warpgroups && wide(asked ? std::max(1, std::atoi(asked)) : 1))
-    s.add_packing(Family::warpgroup, std::move(rows));
+    s.add_packing(Family::warpgroup, s.math, std::move(rows));
   else if (RowPlan general; make_row_plan(s.geometry, per_word, 4, general)) {
     const bool may_suit = warpgroups && s.limits.turns &&
                           make_wide_row_plan(s.geometry, per_word, parts, last, 1, rows) &&
                           may_suit_warpgroups(s.geometry, s.math, rows);
-    s.add_packing(Family::gemm, std::move(general));
-    if (may_suit) s.add_packing(Family::warpgroup, std::move(rows));
+    s.add_packing(Family::gemm, s.math, std::move(general));
+    if (may_suit) s.add_packing(Family::warpgroup, s.math, std::move(rows));
   }
-  if (s.packings.empty() || !warpgroups || asked || !s.limits.turns) return;
-  if (make_wide_row_plan(s.geometry, per_word, parts, last, rows) && rows.x_phases > 1 &&
+  if (s.packings.empty() || !warpgroups || !s.limits.turns) return;
+  if (!asked && make_wide_row_plan(s.geometry, per_word, parts, last, rows) && rows.x_phases > 1 &&
       suits_warpgroups(s.geometry, s.math, rows))
-    s.add_packing(Family::warpgroup, std::move(rows));
+    s.add_packing(Family::warpgroup, s.math, std::move(rows));
+  if (s.math != Math::fp32 || std::getenv("TCONV_NO_HALVES")) return;
+  const int halves = device::channels_per_word(Math::halves);
+  if (make_wide_row_plan(s.geometry, halves, parts, last, asked ? std::max(1, std::atoi(asked)) : 1, rows) &&
+      suits_halves(s.geometry, rows))
+    s.add_packing(Family::warpgroup, Math::halves, std::move(rows));
+  if (!asked && make_wide_row_plan(s.geometry, halves, parts, last, rows) && rows.x_phases > 1 &&
+      suits_halves(s.geometry, rows))
+    s.add_packing(Family::warpgroup, Math::halves, std::move(rows));
 }
 
 }  // namespace

@@ -103,6 +103,9 @@ struct Case {
   std::string text;
   bool turns = true;       // x may be turned
   bool backwards = false;  // the images of x: a negative stride
+  double x_size = 1;
+  double w_size = 1, w_uneven = 1;  // of the weights of the first output channel, and from each to the next
+  bool infinite = false;            // one number of x is
 };
 
 Case random_case(std::mt19937& rng) {
@@ -254,11 +257,13 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   }
   const Tensor yt = view(layer, y.data(), s.batch, g.out_channels(), s.output);
   each(xt, [&](int64_t dense, int64_t at) {
-    x_wide[std::size_t(dense)] = rounded(layer.dtype, uniform(rng));
+    x_wide[std::size_t(dense)] = rounded(layer.dtype, uniform(rng) * c.x_size);
+    if (c.infinite && dense == x_count / 2) x_wide[std::size_t(dense)] = INFINITY;
     store_element(layer.dtype, xt.data, at, x_wide[std::size_t(dense)]);
   });
   for (int64_t i = 0; i < w_count; ++i) {
-    w_wide[std::size_t(i)] = rounded(layer.dtype, uniform(rng));
+    const double size = c.w_size * std::pow(c.w_uneven, double(i / g.taps() % g.group_out));
+    w_wide[std::size_t(i)] = rounded(layer.dtype, uniform(rng) * size);
     store_element(layer.dtype, w.data(), i, w_wide[std::size_t(i)]);
   }
   Tensor wt = view(layer, w.data(), g.in_channels(), g.group_out, g.kernel);
@@ -297,6 +302,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
     ++families["panel, " + std::to_string(inputs) + " inputs a position"];
   if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
+  if (kernel.find("_halves") != std::string::npos) ++families["panel of halves"];
   if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];
   if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
   if (kernel.find("_turns") != std::string::npos) ++families["panel in turns"];
@@ -304,22 +310,34 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
     ++families[family + " of several images"];
 
   const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
-  double error = 0, norm = 0;
-  int64_t missing = 0;
+  // Of each output channel by itself where their weights differ in size.
+  struct Sums {
+    double error = 0, norm = 0;
+  };
+  std::vector<Sums> sums(c.w_uneven == 1 ? 1 : std::size_t(g.out_channels()));
+  int64_t missing = 0, infinite = 0;
   each(yt, [&](int64_t dense, int64_t at) {
     const double got = load_element(layer.dtype, y.data(), at), right = want[std::size_t(dense)];
+    if (!std::isfinite(right)) {
+      ++infinite;
+      EXPECT_FALSE(std::isfinite(got)) << c.text << " [" << kernel << "]";
+      return;
+    }
     if (std::isnan(got)) {
       ++missing;
       return;
     }
-    error += (got - right) * (got - right), norm += right * right;
+    Sums& s_of = sums[std::size_t(dense / volume(s.output) % g.out_channels()) % sums.size()];
+    s_of.error += (got - right) * (got - right), s_of.norm += right * right;
   });
+  EXPECT_EQ(infinite > 0, c.infinite) << c.text;
   const double bar = layer.dtype == DType::f16            ? 1e-3
                      : layer.dtype == DType::bf16         ? 8e-3
                      : layer.precision == Precision::tf32 ? 4e-4
                                                           : 1e-6;
   EXPECT_EQ(missing, 0) << c.text << " [" << kernel << "]: outputs that were not written, or read from outside";
-  EXPECT_LE(std::sqrt(error), bar * 1.3 * std::sqrt(norm)) << c.text << " [" << kernel << "]";
+  for (const auto& [error, norm] : sums)
+    EXPECT_LE(std::sqrt(error), bar * 1.3 * std::sqrt(norm)) << c.text << " [" << kernel << "]";
   EXPECT_TRUE(y.intact()) << c.text << " [" << kernel << "]: written outside of the output";
 }
 
@@ -475,6 +493,53 @@ TEST(Emulation, TurnedPanels) {
   EXPECT_GE(families["panel of shared zeros"], 5);
 }
 
+/// fp32 split into halves, which are scaled: numbers of any size, output channels of different sizes, and one
+/// infinity, which must not be felt where it is not read.
+TEST(Emulation, ScaledHalves) {
+  struct Halves {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    Layout layout;
+    const char* wanted;
+    double x_size, w_size, w_uneven;
+    bool infinite;
+    int inputs;  // of a position
+  };
+  using enum Layout;
+  const Halves layers[] = {
+      {2, 24, 64, {6, 40}, {3, 3}, {1, 1}, channels_first, "1", 1, 1, 1, false, 1},
+      {2, 32, 64, {5, 41}, {3, 3}, {1, 1}, channels_first, "joined", 1e30, 1e-25, 0.5, false, 1},
+      {1, 128, 64, {301}, {8}, {2}, channels_first, "turns", 1e-32, 1e30, 1, true, 1},
+      {2, 48, 32, {4, 36}, {3, 4}, {1, 2}, channels_last, "1", 3e-39, 1e20, 2, false, 1},
+      {3, 32, 64, {3, 4, 20}, {2, 3, 3}, {1, 1, 1}, channels_last, "2", 1, 1e-3, 0.7, true, 1},
+      {2, 96, 64, {5, 6}, {4, 4}, {2, 2}, channels_first, "turned", 1e-20, 1e-10, 1, true, 1},
+      {1, 128, 64, {64}, {8}, {4}, channels_first, "turned", 1e20, 1e-30, 0.5, false, 1},
+      {2, 64, 256, {4, 7}, {3, 3}, {1, 1}, channels_last, "turned", 1, 1, 0.8, true, 1},
+      {2, 32, 32, {4, 120}, {3, 3}, {1, 1}, channels_first, "1", 1, 1e-38, 1, false, 2},
+      {2, 64, 16, {3, 64}, {2, 5}, {1, 1}, channels_last, "1", 1e-3, 1, 3, false, 4},
+  };
+  Emulator emulator;
+  std::mt19937 rng(5);
+  setenv("TCONV_PREFER_HALVES", "1", 1);
+  std::map<std::string, int> families;
+  for (const Halves& halves : layers) {
+    Case c;
+    Layer& l = c.layer;
+    l.dims = halves.dims, l.in_channels = halves.in, l.out_channels = halves.out, l.layout = halves.layout;
+    l.kernel = halves.kernel, l.stride = halves.stride, c.input = halves.input;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = 1;
+    for (std::size_t d = std::size_t(l.dims); d < 3; ++d) l.kernel[d] = l.stride[d] = c.input[d] = 1;
+    c.batch = 2, c.text = "layer " + std::to_string(&halves - layers);
+    c.x_size = halves.x_size, c.w_size = halves.w_size, c.w_uneven = halves.w_uneven, c.infinite = halves.infinite;
+    setenv("TCONV_PREFER_PANELS", halves.wanted, 1);
+    setenv("TCONV_X_PHASES", std::to_string(halves.inputs).c_str(), 1);
+    check(emulator, c, rng, families);
+    EXPECT_EQ(families["panel of halves"], &halves - layers + 1) << c.text;
+  }
+  unsetenv("TCONV_PREFER_HALVES"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_X_PHASES");
+  EXPECT_EQ(families["turned panel"], 3);
+}
+
 /// Kernels reach the images of one box with offsets that must not be negative: such views take the generic kernel.
 TEST(Emulation, ImagesOfOneBoxInReverseOrder) {
   Emulator emulator;
@@ -605,6 +670,7 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     // A position of several inputs has a row for each of them.
     const int inputs = round % 4 == 3 ? 2 : 1;
     setenv("TCONV_X_PHASES", std::to_string(inputs).c_str(), 1);
+    setenv("TCONV_NO_HALVES", "1", 1);  // where heads are not the weights themselves
     const auto plan = make_plan(c.layer, device);
     const Geometry g = geometry_of(c.layer);
     // Numbers every dtype holds, and no word of two parts has a second; elements lie `apart`, taps slowest at
@@ -634,7 +700,7 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     EXPECT_TRUE(packed.intact()) << "written outside of the packed weight";
     EXPECT_EQ(numbers_in(c.layer.dtype, packed.data(), words), want);
   }
-  unsetenv("TCONV_X_PHASES");
+  unsetenv("TCONV_X_PHASES"), unsetenv("TCONV_NO_HALVES");
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ int panel_positions(const GemmConfig& c) {
 bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   const int shared = device::panel_shared_bytes(c);
   const int sums =
-      (panel_positions(c) + (c.math == Math::fp32 ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
+      (panel_positions(c) + (device::splits(c.math) ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
   return shared <= limits.shared_per_block &&
          c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
          (c.turned || device::fills_panels(c)) && device::loading_registers(c) <= device::entry_registers(c) &&
@@ -186,8 +186,9 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
   const double turned = turned_bytes(c, shape);
   const double x = double(shape.batch) * c.groups * c.group_in * device::element_bytes(c) *
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
-  const double slower = c.x_vector > 1 ? 1.3 : device::channels_per_word(c) == 2 ? 2.3 : 1.8;  // loads of elements
-  return turn_latency + slower * (x + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
+  const double slower = c.x_vector > 1 ? 1.3 : device::element_bytes(c) == 2 ? 2.3 : 1.8;  // loads of elements
+  const double read = c.math == Math::halves ? 1.5 * x : x;  // twice, the second time from near
+  return turn_latency + slower * (read + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
 }
 
 }  // namespace
@@ -255,7 +256,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
-  const double own = tensor + groups * (c.math == Math::fp32 ? split_group_latency : group_latency) +
+  const double own = tensor + groups * (device::splits(c.math) ? split_group_latency : group_latency) +
                      steps.types * chunks * chunk_latency;
   const double warpgroups = device::multiplying_warpgroups(c);
   const double chain = (c.in_turns ? std::max({warpgroups * own, own + epilogue, streamed})
@@ -265,7 +266,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *
-                     (c.math == Math::fp32 ? 1.4 : 1) * issue_cycles;
+                     (c.math == Math::fp32     ? 1.4
+                      : c.math == Math::halves ? 2.8
+                                               : 1) *
+                     issue_cycles;
   const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? fill_latency + put
                                                     : std::max(fill_latency / 1.6, put);

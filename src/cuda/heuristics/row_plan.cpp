@@ -364,7 +364,8 @@ double products_per_input(const RowPlan& plan) {
   return steps * plan.channel_blocks / plan.x_phases;
 }
 
-/// Whether the panel kernel has a tile for the plan, whatever the shape.
+}  // namespace
+
 bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
   const bool loads = !plan.channel_rows || g.group_in % (4 * channels_per_word) == 0;
   const bool stores = plan.channel_rows || 8 % plan.width_slots == 0;
@@ -374,13 +375,11 @@ bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan)
   return plan.rows() <= device::panel_rows && loads && stores && inputs <= most_inputs;
 }
 
-}  // namespace
-
 bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
                         RowPlan& plan) {
   if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, 1, plan)) return false;
-  // In fp32 panels are behind the other kernels where rows are few.
-  if (plan.rows() > device::panel_rows / 2 || weight_parts > 1) return true;
+  // In fp32, split into TF32, panels are behind the other kernels where rows are few.
+  if (plan.rows() > device::panel_rows / 2 || (weight_parts > 1 && channels_per_word == 1)) return true;
   // Several must take a fifth less, of the general kernel's cycles of 64 positions where rows are too few for
   // others, and a quarter less each time they are doubled: products become narrower, and rows of positions
   // shorter.

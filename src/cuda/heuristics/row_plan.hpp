@@ -78,6 +78,9 @@ struct RowPlan {
 /// phases for blocks of rows.
 bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan);
 
+/// Whether the panel kernel has a tile for a wide plan, whatever the shape.
+bool suits_panels(const Geometry& geometry, int channels_per_word, const RowPlan& plan);
+
 /// Blocks for the warpgroup kernel, whose products take up to 128 rows at once and any multiple of 8. Rows need no
 /// masks there: phase pairs share a block where that costs less than a block of their own. A position
 /// is several inputs where rows are few, which only the panel kernel takes; or as many as `x_phases` says.

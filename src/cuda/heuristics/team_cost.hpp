@@ -24,7 +24,7 @@ struct Steps {
 };
 
 inline int products_per_step(device::Math math) {
-  return math == device::Math::fp32 ? 3 : 1;
+  return device::splits(math) ? 3 : 1;
 }
 
 // The copy engine of a multiprocessor takes one copy after the other.

@@ -10,6 +10,7 @@ namespace tconv::cuda {
 namespace {
 
 using device::ceil_div;
+using device::channels_per_word;
 using device::GemmConfig;
 using device::Math;
 using std::int64_t;
@@ -103,9 +104,6 @@ std::vector<Box> boxes_for(int columns, const Int3& positions, int64_t batch) {
   return boxes;
 }
 
-int channels_per_word(Math math) {
-  return math == Math::f16 || math == Math::bf16 ? 2 : 1;
-}
 /// Of an output, over the types of rows on average.
 double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
   return double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
@@ -125,6 +123,14 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   // Channels last, the general kernel stores single elements, and panels have whole lines.
   const bool panels = rows.channel_rows && g.group_in % (4 * per_word) == 0;
   return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
+}
+
+bool suits_halves(const Geometry& g, const RowPlan& rows) {
+  // Of a sum of few products what their operands lose is more than what additions lose.
+  constexpr double fewest = 96;
+  const int per_word = channels_per_word(Math::halves);
+  return suits_panels(g, per_word, rows) && rows.rows() > 16 && g.group_in >= 16 &&
+         words_summed(g, 1, rows) >= fewest;
 }
 
 bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
@@ -240,7 +246,8 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
   };
   for (const int tiles64 : {1, 2, 4}) {
-    if (rows.x_phases > 1) break;  // only panels have the inputs of a position apart
+    // Only panels have the inputs of a position apart, and scales.
+    if (rows.x_phases > 1 || math == Math::halves) break;
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

@@ -19,6 +19,8 @@ namespace tconv::cuda {
 bool suits_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
 /// Whether they may be, where the shape decides: panels store short sums faster.
 bool may_suit_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
+/// fp32: whether numbers may be split into halves. Sums of few products would be less accurate than those of fp32.
+bool suits_halves(const Geometry& geometry, const RowPlan& rows);
 
 /// All tiles that fit, cheapest first.
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,

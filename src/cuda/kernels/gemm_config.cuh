@@ -31,7 +31,14 @@ constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
   return false;
 }
 
-enum class Math { fp32, tf32, f16, bf16 };
+/// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
+/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh).
+enum class Math { fp32, tf32, f16, bf16, halves };
+constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
+/// Of operands: two 16-bit numbers are a word.
+constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
+/// Of an element in memory.
+constexpr int element_bytes(Math math) { return math == Math::f16 || math == Math::bf16 ? 2 : 4; }
 
 struct GemmConfig {
   // The layer.
@@ -109,7 +116,7 @@ constexpr int x_loaders_of(const GemmConfig& c) {
 }
 /// Threads that load x tiles together.
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
-constexpr int channels_per_word(const GemmConfig& c) { return c.math == Math::f16 || c.math == Math::bf16 ? 2 : 1; }
+constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
@@ -206,9 +213,10 @@ constexpr int shared_bytes(const GemmConfig& c) {
 }
 
 // The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) { return 4 / channels_per_word(c); }
+constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
 /// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(const GemmConfig& c) { return c.math == Math::fp32 ? 2 : 1; }
+constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
+constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 /// The weights of one octet and step: all rows of eight words.
 constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
@@ -322,7 +330,11 @@ constexpr int panel_slice_stride(const GemmConfig& c) {
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
 constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-constexpr int panel_bytes(const GemmConfig& c) { return round_up(weight_parts(c) * panel_part_bytes(c), 128); }
+/// Behind them where x is scaled: the largest numbers of its inputs, one for each warp that filled the panel.
+constexpr int panel_largest_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_bytes(const GemmConfig& c) {
+  return round_up(panel_largest_place(c) + (c.math == Math::halves ? 16 : 0), 128);
+}
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
@@ -341,9 +353,10 @@ constexpr bool fills_panels(const GemmConfig& c) {
   return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
          panel_units(c, panel_lanes(c)) <= 32;
 }
-/// Registers that hold a unit: words of two positions, or 16-bit elements of one or two.
+/// Registers that hold a unit: the elements of a slice at one or two positions, where 16-bit ones take no less.
 constexpr int panel_unit_registers(const GemmConfig& c) {
-  return c.x_channels_last ? 4 : channels_per_word(c) == 2 ? 8 : 4 * panel_unit(c);
+  if (c.x_channels_last) return channels_per_word(c) * element_bytes(c);
+  return 4 * channels_per_word(c) * (element_bytes(c) == 2 ? 1 : panel_unit(c));
 }
 constexpr int filling_registers(const GemmConfig& c) {
   const int lanes = panel_lanes(c), units = panel_units(c, lanes);

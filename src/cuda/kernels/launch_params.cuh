@@ -15,6 +15,7 @@ struct ImageStrides {
 struct ForwardParams {
   const void* x;
   const unsigned* weight;  // packed, see pack.cuh
+  const float* scales;     // of the weights of each output channel where they were scaled: what undoes that
   const void* bias;        // may be null
   void* y;
   ImageStrides xs, ys;
@@ -46,6 +47,7 @@ struct TurnParams {
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
   int slice_stride, panel_stride;  // in slices of an input
+  int largest_place;               // of a panel's largest numbers, where x is scaled; as well
   long long inputs;                // of all x tiles
 };
 /// A thread takes so many slices of a position at a time.
@@ -54,8 +56,18 @@ constexpr int turn_depth = 4, turn_threads = 256;
 struct PackParams {
   const void* weight;
   unsigned* packed;
+  const float* scales;  // see ForwardParams
   long long stride_in, stride_out, stride_d, stride_h, stride_w;
   long long words;
+};
+
+/// Of the kernel that finds them, see weight_scales.cuh.
+struct ScaleParams {
+  const float* weight;
+  float* scales;
+  long long stride_in, stride_out, stride_d, stride_h, stride_w;
+  int groups, group_in, group_out;
+  Int3 kernel;
 };
 
 struct Strides5 {

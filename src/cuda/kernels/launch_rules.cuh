@@ -75,6 +75,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.largest_place = panel_largest_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
@@ -96,6 +97,8 @@ constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
+
+constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), 256}; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 

@@ -92,12 +92,13 @@ struct ChannelWord {
   __device__ u32 load(const PackParams& p, const Filter& filter) const {
     u32 word = 0;
 #pragma unroll
-    for (int i = 0; i < per_word; ++i) {
-      const int there = -int(filter.exists && i < channels);
-      const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
-      word |= (bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there)) << (16 * i);
-    }
+    for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
     return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+  }
+  __device__ u32 load_channel(const PackParams& p, const Filter& filter, int i) const {
+    const int there = -int(filter.exists && i < channels);
+    const i64 from = (offset + filter.offset + i * p.stride_in) & i64(there);
+    return bits_of(static_cast<const ElementOf<C>*>(p.weight)[from]) & u32(there);
   }
 };
 
@@ -149,12 +150,24 @@ __device__ void pack_rows(const PackParams& p) {
     const Int3 shift = Tables::step_shift(at.type, at.step, false);
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
-    u32 words[Piece::tiles][2];
+    // Of what is scaled a word is two numbers, not split yet.
+    constexpr bool scaled = C.math == Math::halves;
+    u32 words[Piece::tiles][2][scaled ? 2 : 1];
+    float scale[Piece::tiles];
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
       const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
-      words[i][0] = low_word.load(p, filter), words[i][1] = high_word.load(p, filter);
+      if constexpr (scaled) {
+        const int channel = at.channel_block * C.channels_per_block + row.channel;
+        const bool exists = row.channel >= 0 && channel < C.group_out;
+        scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          words[i][0][k] = low_word.load_channel(p, filter, k), words[i][1][k] = high_word.load_channel(p, filter, k);
+      } else {
+        words[i][0][0] = low_word.load(p, filter), words[i][1][0] = high_word.load(p, filter);
+      }
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
@@ -162,9 +175,13 @@ __device__ void pack_rows(const PackParams& p) {
       u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        u32 head = words[i][half], remainder;
-        if constexpr (parts == 2) {
-          split_tf32(words[i][half], head, remainder);
+        const auto& word = words[i][half];
+        u32 head = word[0], remainder;
+        if constexpr (scaled) {
+          split_halves(__uint_as_float(word[0]) * scale[i], __uint_as_float(word[1]) * scale[i], head, remainder);
+          tile[part_words + half * 32] = remainder;
+        } else if constexpr (parts == 2) {
+          split_tf32(word[0], head, remainder);
           tile[part_words + half * 32] = ptx::round_tf32(remainder);
         }
         tile[half * 32] = head;

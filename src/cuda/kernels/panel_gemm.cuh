@@ -37,7 +37,8 @@ template <GemmConfig C, class Tables, class Wgmma>
 struct PanelGemm {
   static constexpr int threads = warpgroup_size * warpgroups_of(C);
   static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
-  static constexpr bool resident = C.resident_steps > 0, split = C.math == Math::fp32;
+  static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
+  static constexpr bool scaled = C.math == Math::halves;
   static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
@@ -53,6 +54,7 @@ struct PanelGemm {
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), warpgroup_size); }
   };
   using Panel = XPanel<C, Loaders>;
   /// A warpgroup that multiplies.
@@ -163,8 +165,18 @@ struct PanelGemm {
     Chunks source(p);
     Ring<C.panel_stages> panel;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
+      unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
+      u32 largest = 0;
+      if constexpr (scaled) largest = Panel::largest_of(buffer);
       ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-      Panel::fill(shared.panels + panel.slot * panel_bytes(C), buffer);
+      float scale = 1;
+      if constexpr (scaled) {
+        if (lane_index() == 0)
+          reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
+        Loaders::sync();
+        scale = scale_for(largest_of(to));
+      }
+      Panel::fill(to, buffer, scale);
       ptx::async_proxy_fence();
       __syncwarp();
       release(shared.panel_full(panel.slot));
@@ -184,6 +196,13 @@ struct PanelGemm {
         fill(b);
       }
     }
+  }
+
+  /// The bits of the largest number of a panel.
+  __device__ static u32 largest_of(const unsigned char* panel) {
+    const uint4 of_warp = *reinterpret_cast<const uint4*>(panel + panel_largest_place(C));
+    const auto larger = [](u32 a, u32 b) { return a > b ? a : b; };
+    return larger(larger(of_warp.x, of_warp.y), larger(of_warp.z, of_warp.w));
   }
 
   /// Copies panels that were turned before.
@@ -337,7 +356,7 @@ struct PanelGemm {
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       turns.wait();
       if constexpr (split) {
-        multiply_split(sum, tile.type, shared, weights, panel);
+        multiply_split(sum, p, tile, shared, weights, panel);
         turns.pass();
       } else {
         multiply(sum, tile.type, shared, weights, panel, turns);
@@ -462,16 +481,29 @@ struct PanelGemm {
   /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
   /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
   /// addition rounds. While the sums of one product are added, the next one is formed.
-  __device__ static void multiply_split(float (&sum)[position_tiles][registers], int type, const Shared& shared,
-                                        Weights& weights, Ring<C.panel_stages>& panel) {
-    const int steps = Tables::steps(type);
-    const int entry = Tables::first_entry(type);
+  __device__ static void multiply_split(float (&sum)[position_tiles][registers], const ForwardParams& p,
+                                        const Tile& tile, const Shared& shared, Weights& weights,
+                                        Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
     clear(sum);
     if (steps == 0) return;
+    float of_weights[2] = {1, 1};  // what undoes the scale of each of the thread's two rows
+    if constexpr (scaled) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (const int channel = Store::channel_of_half(p, tile, half); channel >= 0)
+          of_weights[half] = p.scales[channel];
+    }
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       const u32 at = panel_of(shared, panel);
+      float scale[2];  // of products, undone
+      if constexpr (scaled) {
+        const float of_x = unscale_for(largest_of(shared.panels + panel.slot * panel_bytes(C)));
+        scale[0] = unscale(of_x, of_weights[0]), scale[1] = unscale(of_x, of_weights[1]);
+      }
 #pragma unroll 1
       for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
         const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
@@ -489,7 +521,11 @@ struct PanelGemm {
             else
               ptx::wgmma_wait<0>();
 #pragma unroll
-            for (int r = 0; r < registers; ++r) sum[done % position_tiles][r] += part[done % buffers][r];
+            for (int r = 0; r < registers; ++r) {
+              float& to = sum[done % position_tiles][r];
+              const float value = part[done % buffers][r];
+              to = scaled ? fmaf(value, scale[r / 2 % 2], to) : to + value;
+            }
           }
         }
         weights.refill(weights.next);

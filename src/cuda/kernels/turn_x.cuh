@@ -4,6 +4,9 @@
 //
 // A panel is contiguous, and one copy. Words are rounded or split on their way: in fp32 the first part holds their
 // heads, the second their remainders. What is outside of x is zero.
+//
+// What has to be scaled is read twice, by a block that has a panel to itself: for its largest number, which goes behind
+// the panel, and to be split.
 #pragma once
 
 #include "element.cuh"
@@ -17,85 +20,159 @@ namespace tconv::device {
 template <Math M, TurnLoad L>
 struct TurnX {
   using Element = typename ElementFor<M>::Type;
-  static constexpr int per_word = M == Math::f16 || M == Math::bf16 ? 2 : 1, channels = 4 * per_word;
+  static constexpr int per_word = channels_per_word(M), channels = 4 * per_word;
+  static constexpr bool scaled = M == Math::halves;
   static constexpr int unit = L == TurnLoad::pair ? 2 : 1;  // inputs of a thread
   using Load = typename WordOf<L == TurnLoad::vector ? 16 : unit* int(sizeof(Element))>::Type;
-  struct Slices {
-    uint4 of_input[unit];
+  static constexpr int loads = L == TurnLoad::vector ? channels * int(sizeof(Element)) / 16 : channels;
+  /// A slice of a unit, as it was loaded.
+  struct Slice {
+    Load value[loads];
   };
 
   // Turned x is at most a gibibyte: 32 bits count its inputs.
   __device__ static void run(const TurnParams& p) {
     ptx::let_next_begin();
+    if constexpr (scaled)
+      turn_panels(p);
+    else
+      turn_units(p);
+  }
+
+ private:
+  __device__ static void turn_units(const TurnParams& p) {
     // Slices run fastest: where channels are last, those of a position share its lines.
     const u32 depth = u32(ceil_div(p.slices, turn_depth)), parts = u32(p.groups * p.chunks) * depth;
     const u32 units = u32(p.inputs) / unit, items = (units + turn_threads - 1) / turn_threads * parts;
     for (u32 item = blockIdx.x; item < items; item += gridDim.x) {
       const u32 index = item / parts * turn_threads + threadIdx.x, part = item % parts;
-      if (index < units) turn(p, int(part / depth), int(part % depth * turn_depth), int(index * unit));
+      if (index < units) Item(p, int(part / depth), int(part % depth * turn_depth), int(index * unit)).store(p, 1);
     }
   }
 
- private:
+  __device__ static void turn_panels(const TurnParams& p) {
+    const int chunks = p.groups * p.chunks, units = p.tile_inputs / unit, depth = ceil_div(p.slices, turn_depth);
+    const u32 panels = u32(p.inputs / p.tile_inputs) * u32(chunks);
+    for (u32 panel = blockIdx.x; panel < panels; panel += gridDim.x) {
+      const int tile = int(panel / u32(chunks)), chunk = int(panel % u32(chunks));
+      const auto each_item = [&](const auto& visit) {
+        for (int i = int(threadIdx.x); i < units * depth; i += turn_threads) {
+          const int place = L == TurnLoad::vector ? i / depth : i % units,
+                    part = L == TurnLoad::vector ? i % depth : i / units;
+          visit(Item(p, chunk, part * turn_depth, tile * p.tile_inputs + place * unit));
+        }
+      };
+      float largest = 0;
+      each_item([&](const Item& item) { largest = fmaxf(largest, item.largest()); });
+      const u32 of_panel = largest_of_block(largest);
+      each_item([&](const Item& item) { item.store(p, scale_for(of_panel)); });
+      if (threadIdx.x == 0)
+        static_cast<uint4*>(p.turned)[i64(panel) * p.panel_stride + p.largest_place] = make_uint4(of_panel, 0, 0, 0);
+    }
+  }
+
+  /// The bits of the largest of what the threads of the block have.
+  __device__ static u32 largest_of_block(float largest) {
+    extern __shared__ unsigned shared[];
+    const u32 of_warp = __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+    __syncthreads();  // others may still read those of the panel before
+    if (lane_index() == 0) shared[warp_index()] = of_warp;
+    __syncthreads();
+    u32 all = 0;
+    for (int i = 0; i < turn_threads / warp_size; ++i) all = all > shared[i] ? all : shared[i];
+    return all;
+  }
+
   /// A few slices of a unit of inputs, from slice `first` of a chunk on; `chunk` counts those of all groups.
-  __device__ static void turn(const TurnParams& p, int chunk, int first, int input) {
-    // Places behind the last image of a tile are those of the next one that are outside of it.
-    const int row_inputs = p.x_phases * p.extent.w, tile = input / p.tile_inputs, place = input % p.tile_inputs;
-    const int box_w = tile % p.boxes.w, rows_of_boxes = tile / p.boxes.w;
-    const int box_h = rows_of_boxes % p.boxes.h, box_d = rows_of_boxes / p.boxes.h % p.boxes.d;
-    const int row = place / row_inputs, layer = row / p.extent.h;
-    const int image = rows_of_boxes / p.boxes.h / p.boxes.d * p.images + layer / p.extent.d;
-    const int w = p.start.w + box_w * p.advance.w + place % row_inputs;
-    const int h = p.start.h + box_h * p.advance.h + row % p.extent.h;
-    const int d = p.start.d + box_d * p.advance.d + layer % p.extent.d;
-    const bool inside = image < p.batch && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
-                        unsigned(d) < unsigned(p.in.d);
-    const int group = chunk / p.chunks, channel = (chunk % p.chunks * p.slices + first) * channels;
-    const unsigned char* const x = reinterpret_cast<const unsigned char*>(
-        static_cast<const Element*>(p.x) + image * p.xs.n + (i64(group) * p.group_in + channel) * p.xs.c +
-        (d * p.xs.d + h * p.xs.h + w * p.xs.w));
-    // Channels that are there, from the first one of the first slice on.
-    const int there = inside ? min(p.group_in - channel, (p.slices - first) * channels) : 0;
-    Slices slices[turn_depth];
+  struct Item {
+    Slice slices[turn_depth];
+    uint4* panel;
+    int first, place;
+
+    __device__ Item(const TurnParams& p, int chunk, int first_slice, int input) : first(first_slice) {
+      // Places behind the last image of a tile are those of the next one that are outside of it.
+      const int row_inputs = p.x_phases * p.extent.w, tile = input / p.tile_inputs;
+      place = input % p.tile_inputs;
+      const int box_w = tile % p.boxes.w, rows_of_boxes = tile / p.boxes.w;
+      const int box_h = rows_of_boxes % p.boxes.h, box_d = rows_of_boxes / p.boxes.h % p.boxes.d;
+      const int row = place / row_inputs, layer = row / p.extent.h;
+      const int image = rows_of_boxes / p.boxes.h / p.boxes.d * p.images + layer / p.extent.d;
+      const int w = p.start.w + box_w * p.advance.w + place % row_inputs;
+      const int h = p.start.h + box_h * p.advance.h + row % p.extent.h;
+      const int d = p.start.d + box_d * p.advance.d + layer % p.extent.d;
+      const bool inside = image < p.batch && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                          unsigned(d) < unsigned(p.in.d);
+      const int group = chunk / p.chunks, channel = (chunk % p.chunks * p.slices + first) * channels;
+      const unsigned char* const x = reinterpret_cast<const unsigned char*>(
+          static_cast<const Element*>(p.x) + image * p.xs.n + (i64(group) * p.group_in + channel) * p.xs.c +
+          (d * p.xs.d + h * p.xs.h + w * p.xs.w));
+      // Channels that are there, from the first one of the first slice on.
+      const int there = inside ? min(p.group_in - channel, (p.slices - first) * channels) : 0;
 #pragma unroll
-    for (int i = 0; i < turn_depth; ++i) slices[i] = load(x, u32(p.xs.c), i * channels, there);
-    uint4* const panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.groups * p.chunks + chunk) * p.panel_stride;
+      for (int i = 0; i < turn_depth; ++i) slices[i] = load(x, u32(p.xs.c), i * channels, there);
+      panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.groups * p.chunks + chunk) * p.panel_stride;
+    }
+
+    __device__ void store(const TurnParams& p, float scale) const {
 #pragma unroll
-    for (int i = 0; i < turn_depth; ++i) {
-      if (first + i >= p.slices) break;
+      for (int i = 0; i < turn_depth; ++i) {
+        if (first + i >= p.slices) break;
 #pragma unroll
-      for (int j = 0; j < unit; ++j) {
-        uint4* const to =
-            panel + (first + i) * p.slice_stride + (place + j) / p.x_phases + (place + j) % p.x_phases * p.phase_stride;
-        store_slice<M>(to, to + p.slices * p.slice_stride, slices[i].of_input[j]);
+        for (int j = 0; j < unit; ++j) {
+          uint4* const to = panel + (first + i) * p.slice_stride + (place + j) / p.x_phases +
+                            (place + j) % p.x_phases * p.phase_stride;
+          uint4* const remainders = to + p.slices * p.slice_stride;
+          const Load(&v)[loads] = slices[i].value;
+          if constexpr (scaled)
+            store_halves(to, remainders, scale, [&](int channel) { return number_of(v, channel, j); });
+          else
+            store_slice<M>(to, remainders,
+                           make_uint4(word_of(v, 0, j), word_of(v, 1, j), word_of(v, 2, j), word_of(v, 3, j)));
+        }
       }
     }
-  }
+
+    /// The largest number that is finite.
+    __device__ float largest() const {
+      float all = 0;
+#pragma unroll
+      for (int i = 0; i < turn_depth; ++i)
+#pragma unroll
+        for (int channel = 0; channel < channels; ++channel)
+#pragma unroll
+          for (int j = 0; j < unit; ++j)
+            all = fmaxf(all, finite_magnitude(__uint_as_float(number_of(slices[i].value, channel, j))));
+      return all;
+    }
+  };
 
   /// The channels of a slice, from `first` on, those that are there.
-  __device__ static Slices load(const unsigned char* x, u32 stride, int first, int there) {
-    constexpr int loads = L == TurnLoad::vector ? 1 : channels;
-    Load value[loads];
+  __device__ static Slice load(const unsigned char* x, u32 stride, int first, int there) {
+    constexpr int load_channels = channels / loads;
+    Slice slice;
 #pragma unroll
     for (int i = 0; i < loads; ++i) {
-      value[i] = Load{};
-      if (first + i < there) ptx::load(value[i], ptx::further(x, stride, (first + i) * int(sizeof(Element))));
+      slice.value[i] = Load{};
+      if (const int channel = first + i * load_channels; channel < there)
+        ptx::load(slice.value[i], ptx::further(x, stride, channel * int(sizeof(Element))));
     }
-    Slices result;
-#pragma unroll
-    for (int j = 0; j < unit; ++j)
-      result.of_input[j] =
-          make_uint4(word_of(value, 0, j), word_of(value, 1, j), word_of(value, 2, j), word_of(value, 3, j));
-    return result;
+    return slice;
   }
 
   /// Word `index` of the slice at one input of the unit.
-  template <int Loads>
-  __device__ static u32 word_of(const Load (&value)[Loads], int index, int input) {
+  __device__ static u32 word_of(const Load (&value)[loads], int index, int input) {
     if constexpr (L == TurnLoad::vector)
-      return index == 0 ? value[0].x : index == 1 ? value[0].y : index == 2 ? value[0].z : value[0].w;
+      return channel_of(value, index);
     else
       return slice_word<per_word, unit>(value, index, input != 0);
+  }
+
+  /// The bits of a channel of 32 bits at one input of the unit.
+  __device__ static u32 number_of(const Load (&value)[loads], int channel, int input) {
+    if constexpr (L == TurnLoad::vector)
+      return channel_of(value, channel);
+    else
+      return slice_word<1, unit>(value, channel, input != 0);
   }
 };
 

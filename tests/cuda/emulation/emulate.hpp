@@ -220,6 +220,14 @@ inline unsigned __shfl_sync(unsigned, unsigned value, int from) {
   return result;
 }
 
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+  unsigned result = 0;
+  emulation::exchange<1>({value}, [&](const std::vector<unsigned>& all) {
+    for (unsigned i = 0; i < 32; ++i) result = all[i] > result ? all[i] : result;
+  });
+  return result;
+}
+
 inline bool __all_sync(unsigned, bool value) {
   bool result = true;
   emulation::exchange<1>({unsigned(value)}, [&](const std::vector<unsigned>& all) {

@@ -104,16 +104,17 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     };
     std::map<std::string, int> seen;
     std::map<int, Taken> taken;  // of the panel kernel by the warpgroups of a team, and of others
-    const auto add = [&](const RowPlan& rows, bool warpgroups) {
+    const auto add = [&](device::Math as, const RowPlan& rows, bool warpgroups) {
       for (const TileChoice& choice :
-           (warpgroups ? price_warpgroup_tiles : price_tiles)(g, math, rows, s, access, {})) {
+           (warpgroups ? price_warpgroup_tiles : price_tiles)(g, as, rows, s, access, {})) {
         const auto& c = choice.config;
         std::string kind;
         for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
                                c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks,
                                c.box_parts, int(c.turned), c.x_phases, int(c.in_turns), c.product_rows})
           kind += std::to_string(part) + ".";
-        Taken& t = taken[100 * c.x_phases + 50 * c.in_turns + 25 * (c.product_rows > 1) +
+        Taken& t = taken[1000 * (as == device::Math::halves) + 100 * c.x_phases + 50 * c.in_turns +
+                         25 * (c.product_rows > 1) +
                          (c.turned              ? 10 + std::min(c.team_blocks, 2)
                           : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
                                                 : 0)];
@@ -123,18 +124,23 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
       }
     };
     // As the engine packs weights: for positions of one input, and of several where rows are few.
-    const int parts = math == device::Math::fp32 ? 2 : 1;
+    const int parts = device::weight_parts(math);
     RowPlan rows;
     const bool hopper = gpu().major == 9;
     if (hopper && make_wide_row_plan(g, per_word, parts, last, 1, rows) && suits_warpgroups(g, math, rows))
-      add(rows, true);
+      add(math, rows, true);
     else {
-      if (hopper && may_suit_warpgroups(g, math, rows)) add(rows, true);
-      if (make_row_plan(g, per_word, 4, rows)) add(rows, false);
+      if (hopper && may_suit_warpgroups(g, math, rows)) add(math, rows, true);
+      if (make_row_plan(g, per_word, 4, rows)) add(math, rows, false);
     }
     if (hopper && make_wide_row_plan(g, per_word, parts, last, rows) && rows.x_phases > 1 &&
         suits_warpgroups(g, math, rows))
-      add(rows, true);
+      add(math, rows, true);
+    if (!hopper || math != device::Math::fp32) continue;
+    if (make_wide_row_plan(g, 2, parts, last, 1, rows) && suits_halves(g, rows))
+      add(device::Math::halves, rows, true);
+    if (make_wide_row_plan(g, 2, parts, last, rows) && rows.x_phases > 1 && suits_halves(g, rows))
+      add(device::Math::halves, rows, true);
   }
   in_parallel(int(entries.size()), [&](int i) {
     Entry& e = entries[std::size_t(i)];
@@ -144,7 +150,9 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
                              c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                             gpu());
       if (c.turned)
-        e.turn = get_kernel({turn_source(c.math, device::turn_load(c, last && e.vectors)), "turn", 0}, gpu());
+        e.turn = get_kernel({turn_source(c.math, device::turn_load(c, last && e.vectors)), "turn",
+                             device::turn_threads / device::warp_size * 4},
+                            gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
     }
@@ -165,6 +173,7 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
         e.rows.weight_words(g, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1);
     const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
     const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
+    const Buffer scales(std::size_t(g.out_channels()) * 4);  // any will do
     const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
     const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
     // Numbers like those of a layer: kernels that multiply zeros draw less power, and run faster.
@@ -180,6 +189,7 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     device::ForwardParams params = device::forward_params(c, s.batch, int3(s.input), int3(s.output));
     params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
     params.xs = image(xt), params.ys = image(yt);
+    params.scales = static_cast<const float*>(scales.get());
     const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
     std::optional<Buffer> turned;
     device::TurnParams turn{};
@@ -202,12 +212,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
         5);
     const double turn_ms = c.turned ? median_ms(run_turn, 5) : 0;
     std::printf(
-        "%-18s %s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
+        "%-18s %s%s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
         "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d "
         "blocks %d parts %d inputs %d turns %d joined %d turned %.4f\n",
-        e.problem.name.c_str(), mode.name, e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w,
-        c.rows, c.warps_m, c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words,
-        c.steps_per_slab, c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
+        e.problem.name.c_str(), mode.name, c.math == device::Math::halves ? "_halves" : "",
+        e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w, c.rows, c.warps_m, c.warps_n,
+        c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words, c.steps_per_slab, c.stages,
+        c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
         c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
         c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks,
         c.box_parts, c.x_phases, c.in_turns, c.product_rows, turn_ms);

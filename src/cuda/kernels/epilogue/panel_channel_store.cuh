@@ -82,6 +82,12 @@ struct PanelChannelStore {
         : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
   };
 
+  /// The output channel of one of them; -1: it has none.
+  __device__ static int channel_of_half(const ForwardParams& p, const Tile& tile, int half) {
+    const Row row(p, tile, row_of(half));
+    return row.exists ? row.channel : -1;
+  }
+
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
                                const Sums& sum, int first_product) {

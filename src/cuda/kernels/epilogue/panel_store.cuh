@@ -37,12 +37,17 @@ struct PanelStore {
     __device__ Bias(const ForwardParams& p, const Tile& tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const Line line(tile, first_line(half) + line_of_lane());
+        const int channel = channel_of_half(p, tile, half);
         of_half[half] =
-            p.bias && line.exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[line.channel]) : 0.f;
+            p.bias && channel >= 0 ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
       }
     }
   };
+  /// The output channel of one of a thread's two rows; -1: it has none.
+  __device__ static int channel_of_half(const ForwardParams&, const Tile& tile, int half) {
+    const Line line(tile, first_line(half) + line_of_lane());
+    return line.exists ? line.channel : -1;
+  }
 
   /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
   /// own.

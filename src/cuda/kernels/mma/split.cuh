@@ -1,7 +1,12 @@
-// fp32 on tensor cores: a word is split into a head that TF32 holds and a remainder.
+// fp32 on tensor cores: a number is split into a head and a remainder, of which three products are formed.
+//
+// Into TF32 numbers any can be split. fp16 numbers, whose products take half the time, have as many bits but a small
+// range: what is split into them is scaled by a power of two first, so that the largest of its neighbours is about
+// 2^15, and products are scaled back when they are added. Head and remainder hold 22 bits of a number that is at least
+// 2^-18 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
 #pragma once
 
-#include "base.cuh"
+#include "ptx/half.cuh"
 
 namespace tconv::device {
 
@@ -11,5 +16,26 @@ __device__ inline void split_tf32(u32 word, u32& head, u32& rest) {
   head = (word + 0x1000) & 0xffffe000;  // to nearest; a NaN survives in the remainder
   rest = __float_as_uint(__uint_as_float(word) - __uint_as_float(head));
 }
+
+/// Two numbers, scaled already.
+__device__ inline void split_halves(float low, float high, u32& heads, u32& rests) {
+  heads = ptx::to_halves(low, high);
+  rests = ptx::to_halves(low - ptx::low_half(heads), high - ptx::high_half(heads));
+}
+
+/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
+__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
+/// The magnitude of a number, and 0 where it is not finite.
+__device__ inline float finite_magnitude(float value) {
+  const float magnitude = fabsf(value);
+  return magnitude < __uint_as_float(0x7f800000) ? magnitude : 0.f;
+}
+
+/// What numbers are multiplied by whose largest has these bits, and what undoes it. Both are powers of two, and normal.
+__device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
+__device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
+__device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
+/// What undoes the scales of both operands of a product. Beyond the largest number only products are that are, too.
+__device__ inline float unscale(float x, float weights) { return fminf(x * weights, __uint_as_float(0x7f000000)); }
 
 }  // namespace tconv::device

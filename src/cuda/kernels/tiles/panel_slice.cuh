@@ -66,4 +66,23 @@ __device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
   }
 }
 
+/// Eight channels of an input, of which `value` gives the bits, as scaled halves.
+template <class Value>
+__device__ void store_halves(uint4* to, uint4* remainders, float scale, const Value& value) {
+  const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
+  uint4 head, rest;
+  split_halves(scaled(0), scaled(1), head.x, rest.x);
+  split_halves(scaled(2), scaled(3), head.y, rest.y);
+  split_halves(scaled(4), scaled(5), head.z, rest.z);
+  split_halves(scaled(6), scaled(7), head.w, rest.w);
+  *to = head, *remainders = rest;
+}
+
+/// A channel of a slice that was loaded as vectors of four.
+template <int Loads>
+__device__ inline u32 channel_of(const uint4 (&v)[Loads], int channel) {
+  const uint4& four = v[channel / 4];
+  return channel % 4 == 0 ? four.x : channel % 4 == 1 ? four.y : channel % 4 == 2 ? four.z : four.w;
+}
+
 }  // namespace tconv::device

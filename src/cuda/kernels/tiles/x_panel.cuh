@@ -1,6 +1,7 @@
 // A panel: one chunk of the x tile as wgmma reads it from shared memory.
 //
-//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders
+//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
+//   were scaled, the largest number that each warp had
 //
 // A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
@@ -33,7 +34,8 @@ struct XPanel {
 
   /// What one load brings: an element of each position of the unit, or a slice of a position.
   using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
-  static constexpr int loads = channels_last ? 1 : channels;  // of a unit and slice
+  static constexpr int loads = channels_last ? channels * int(sizeof(Element)) / 16 : channels;  // of a unit and slice
+  static constexpr int load_channels = channels / loads;
   struct Buffer {
     Load value[units][depth][loads];
   };
@@ -87,7 +89,7 @@ struct XPanel {
         for (int k = 0; k < depth; ++k)
 #pragma unroll
           for (int i = 0; i < loads; ++i) {
-            const int channel = k * groups * channels + i;  // from this thread's first of the chunk
+            const int channel = k * groups * channels + i * load_channels;  // from this thread's first of the chunk
             const int number = chunk * slices * channels + group() * channels + channel;
             const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
             if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
@@ -99,7 +101,19 @@ struct XPanel {
     }
   };
 
-  __device__ static void fill(unsigned char* panel, const Buffer& buffer) {
+  /// The bits of the largest number of a warp's buffers that is finite.
+  __device__ static u32 largest_of(const Buffer& buffer) {
+    float largest = 0;
+    each_number(buffer, [&](float value) { largest = larger(largest, value); });
+    if (largest == __uint_as_float(0x7f800000)) {
+      largest = 0;
+      each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
+    }
+    return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+  }
+
+  /// `scale`: of what is split into halves.
+  __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
 #pragma unroll
     for (int j = 0; j < units; ++j)
 #pragma unroll
@@ -109,7 +123,12 @@ struct XPanel {
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
                           first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
-        if constexpr (channels_last) {
+        if constexpr (C.math == Math::halves) {
+          constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
+          const bool swap = swaps();
+          put_halves(to + (swap ? further : 0), scale, v, swap);
+          if constexpr (unit == 2) put_halves(to + (swap ? 0 : further), scale, v, !swap);
+        } else if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
           put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
@@ -118,8 +137,7 @@ struct XPanel {
           put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
               word_of(v, 3, true));
         } else {
-          // Of eight lanes four begin with the second position: so all eight write to different banks.
-          const bool swap = lane_index() / 4 % 2 != 0;
+          const bool swap = swaps();
           put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
           put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
         }
@@ -127,6 +145,35 @@ struct XPanel {
   }
 
  private:
+  /// Of eight lanes that write pairs of neighbours four begin with the second: so all eight write to different banks.
+  __device__ static bool swaps() { return unit == 2 && phases == 1 && lane_index() / 4 % 2 != 0; }
+
+  template <class Visit>
+  __device__ static void each_number(const Buffer& buffer, const Visit& visit) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k)
+#pragma unroll
+        for (int channel = 0; channel < channels; ++channel)
+#pragma unroll
+          for (int second = 0; second < unit; ++second)
+            visit(__uint_as_float(number_of(buffer.value[j][k], channel, second != 0)));
+  }
+
+  /// The bits of a channel of 32 bits at the first position of the unit, or at its second.
+  __device__ static u32 number_of(const Load (&v)[loads], int channel, bool second) {
+    if constexpr (channels_last)
+      return channel_of(v, channel);
+    else
+      return slice_word<1, unit>(v, channel, second);
+  }
+
+  __device__ static void put_halves(uint4* to, float scale, const Load (&v)[loads], bool second) {
+    store_halves(to, to + slices * panel_slice_stride(C), scale,
+                 [&](int channel) { return number_of(v, channel, second); });
+  }
+
   /// Word `index` of the slice at the first position of the unit, or at its second.
   __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
     return slice_word<per_word, unit>(v, index, second);
