@@ -78,7 +78,7 @@ std::string config_text(const GemmConfig& c) {
       << ", .box_parts = " << c.box_parts << ", .fill_buffers = " << c.fill_buffers
       << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
-      << ", .in_turns = " << text(c.in_turns) << "};\n";
+      << ", .in_turns = " << text(c.in_turns) << ", .depth_splits = " << c.depth_splits << "};\n";
   return out.str();
 }
 
@@ -199,8 +199,9 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
   for (const BlockType& type : rows.types)
     for (const Line& line : type.lines)
       lines.push_back(line.channel < 0 ? ~0u
-                                       : std::uint32_t(line.channel) | std::uint32_t(line.phase_d) << 16 |
-                                             std::uint32_t(line.phase_h) << 24);
+                                       : std::uint32_t(line.channel) |
+                                             std::uint32_t(line.phase_d - rows.first_phase.d) << 16 |
+                                             std::uint32_t(line.phase_h - rows.first_phase.h) << 24);
   array(out, table(c, "u32 line_entries"), lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
   std::string tables = R"(
 struct Tables {
@@ -234,7 +235,9 @@ std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
   return forward_source(c, rows, "implicit_gemm.cuh", "ImplicitGemm<config, Tables>", "");
 }
 
-std::string warpgroup_source(const GemmConfig& c, const RowPlan& rows) {
+std::string warpgroup_source(const GemmConfig& c, const RowPlan& plan) {
+  const bool moved = device::first_phase(c) != Int3{0, 0, 0};
+  const RowPlan rows = moved ? from_first_output(plan, c.stride, c.padding).value() : plan;
   if (c.panel_columns)
     return forward_source(c, rows, "panel_gemm.cuh", "PanelGemm<config, Tables, Wgmma>",
                           wgmma_text(c, c.panel_columns, false));

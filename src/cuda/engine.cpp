@@ -230,7 +230,7 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
 
 std::size_t CudaBinding::turned_bytes_of(const GemmConfig& c) const {
   const auto params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
-  return aligned_up(std::size_t(device::turned_bytes(c, device::turn_params(c, params))));
+  return aligned_up(std::size_t(device::turned_workspace_bytes(c, params)));
 }
 
 /// Packs a weight in one of the ways of its layer; `packed` is the memory of all of them.
@@ -341,15 +341,18 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
     });
   // For tests, which want every kernel on layers of every size: panels before all else, where they can serve; and
   // those that so many warpgroups share before others, those of turned x ("turned"), those that are
-  // multiplied in turns ("turns"), or those whose products cover several rows ("joined").
+  // multiplied in turns ("turns"), those whose products cover several rows ("joined"), or those that share sums
+  // ("split").
   if (const char* const wanted = std::getenv("TCONV_PREFER_PANELS")) {
-    const bool turned = std::string_view(wanted) == "turned", in_turns = std::string_view(wanted) == "turns";
+    const bool split = std::string_view(wanted) == "split", in_turns = std::string_view(wanted) == "turns";
+    const bool turned = split || std::string_view(wanted) == "turned";
     const int product_rows = std::string_view(wanted) == "joined" ? 2 : 1;
     for (const int at_least : {1, std::atoi(wanted)})
       std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
         const GemmConfig& c = choice.config;
         return c.panel_columns > 0 && c.turned == turned && c.in_turns >= in_turns &&
-               c.product_rows >= product_rows && device::members_of(c) >= at_least;
+               c.product_rows >= product_rows && (c.depth_splits > 1) >= split &&
+               device::members_of(c) >= at_least;
       });
   }
   return choices;
@@ -417,9 +420,8 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
   if (c.turned) {
     device::TurnParams turn = device::turn_params(c, params);
-    turn.turned = reinterpret_cast<void*>(workspace);
+    device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
     gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
-    params.x = turn.turned;
     gemm.kernel->launch_early(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
     return;
   }
@@ -503,8 +505,9 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
-           (c.in_turns ? "_turns" : "") + (c.turned ? "_turned" : "") +
-           (c.shared_halo == Int3{0, 0, 0} ? "" : "_shared") + (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") +
+           (c.in_turns ? "_turns" : "") + (c.depth_splits > 1 ? "_split" + number(c.depth_splits) : "") + (c.turned ? "_turned" : "") +
+           (c.shared_halo == Int3{0, 0, 0} ? "" : "_shared") +
+           (device::first_phase(c) == Int3{0, 0, 0} ? "" : "_moved") + (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +

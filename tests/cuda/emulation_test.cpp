@@ -102,6 +102,7 @@ struct Case {
   Extents input;
   std::string text;
   bool turns = true;       // x may be turned
+  int multiprocessors = 2;
   bool backwards = false;  // the images of x: a negative stride
   double x_size = 1;
   double w_size = 1, w_uneven = 1;  // of the weights of the first output channel, and from each to the next
@@ -241,7 +242,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   const Layer& layer = c.layer;
   const Geometry g = geometry_of(layer);
   const Shape s = shape_of(layer, c.batch, c.input);
-  DeviceProperties device = absent_device("sm_90a", 2);
+  DeviceProperties device = absent_device("sm_90a", c.multiprocessors);
   device.record = &emulator, device.turns = c.turns;
   std::uniform_real_distribution<double> uniform(-1, 1);
   const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
@@ -302,6 +303,8 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
     ++families["panel, " + std::to_string(inputs) + " inputs a position"];
   if (family == "panel" && kernel.find("_p2") != std::string::npos) ++families["panel in parts"];
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
+  if (kernel.find("_split") != std::string::npos) ++families["panel of shared sums"];
+  if (kernel.find("_moved") != std::string::npos) ++families["panel of moved positions"];
   if (kernel.find("_halves") != std::string::npos) ++families["panel of halves"];
   if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];
   if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
@@ -493,6 +496,39 @@ TEST(Emulation, TurnedPanels) {
   EXPECT_GE(families["panel of shared zeros"], 5);
 }
 
+/// Few positions and many channels: tiles that share sums, of equally many chunks and not.
+TEST(Emulation, TilesThatShareSums) {
+  struct Split {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch;
+  };
+  using enum Layout;
+  const Split layers[] = {
+      {2, 128, 64, {4, 4}, {4, 4}, {2, 2}, DType::f32, Precision::tf32, channels_first, 1},
+      {2, 160, 40, {3, 5}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_first, 2},
+      {1, 200, 70, {40}, {5}, {2}, DType::bf16, Precision::fp32, channels_first, 1},
+      {3, 96, 64, {2, 2, 3}, {2, 3, 3}, {1, 1, 1}, DType::f32, Precision::fp32, channels_first, 1},
+      {2, 192, 64, {4, 5}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 2},
+      {2, 144, 128, {6, 6}, {2, 2}, {2, 2}, DType::f16, Precision::fp32, channels_last, 1},
+  };
+  Emulator emulator;
+  std::mt19937 rng(7);
+  std::map<std::string, int> families;
+  setenv("TCONV_PREFER_PANELS", "split", 1);
+  for (const Split& split : layers) {
+    Case c = case_of(split, &split - layers);
+    for (std::size_t d = 0; d < std::size_t(c.layer.dims); ++d) c.layer.padding[d] = c.layer.kernel[d] > 2;
+    c.batch = split.batch, c.multiprocessors = 40;
+    check(emulator, c, rng, families);
+    EXPECT_EQ(families["panel of shared sums"], &split - layers + 1) << c.text;
+  }
+  unsetenv("TCONV_PREFER_PANELS");
+}
+
 /// fp32 split into halves, which are scaled: numbers of any size, output channels of different sizes, and one
 /// infinity, which must not be felt where it is not read.
 TEST(Emulation, ScaledHalves) {
@@ -666,7 +702,7 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     const Case c = random_case(rng);
     SCOPED_TRACE(c.text);
     DeviceProperties device = absent_device(round % 2 ? "sm_90a" : "sm_86", 2);
-    device.record = &emulator, device.turns = c.turns;
+    device.record = &emulator, device.turns = false;  // then weights are packed in one way
     // A position of several inputs has a row for each of them.
     const int inputs = round % 4 == 3 ? 2 : 1;
     setenv("TCONV_X_PHASES", std::to_string(inputs).c_str(), 1);

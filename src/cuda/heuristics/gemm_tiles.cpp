@@ -122,12 +122,13 @@ std::vector<Int3> boxes_for(int columns, const Int3& positions) {
 
 GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   GemmConfig c{};
-  c.team_blocks = c.box_parts = 1, c.octet_group = rows.octet_group;
+  c.team_blocks = c.box_parts = c.depth_splits = 1, c.octet_group = rows.octet_group;
   c.math = math;
   c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
   c.kernel = int3(g.kernel), c.stride = int3(g.stride), c.padding = int3(g.padding), c.dilation = int3(g.dilation);
   c.x_phases = rows.x_phases, c.stride.w *= c.x_phases;
-  c.first_position = {c.padding.d / c.stride.d, c.padding.h / c.stride.h, c.padding.w / c.stride.w};
+  c.first_position = {c.padding.d / c.stride.d + (rows.first_phase.d < 0),
+                      c.padding.h / c.stride.h + (rows.first_phase.h < 0), c.padding.w / c.stride.w};
   c.reach = rows.reach;
   c.types = int(rows.types.size());
   c.channel_blocks = rows.channel_blocks, c.channels_per_block = rows.channels_per_block;

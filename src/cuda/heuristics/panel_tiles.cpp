@@ -15,32 +15,39 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 16.8;
-constexpr double weight_share = 0.26;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double l2_bytes_per_cycle = 16.4;
+constexpr double weight_share = 0.297;  // of the cost of other bytes: all multiprocessors read the same
 constexpr double memory_bytes_per_cycle = 20;
-constexpr double ragged_bytes = 357;         // what a run's two partial sectors cost
-constexpr double group_latency = 314;        // a barrier, descriptors made uniform
+constexpr double ragged_bytes = 320;         // what a run's two partial sectors cost
+constexpr double group_latency = 472;        // a barrier, descriptors made uniform
 constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 37.6;       // a barrier
-constexpr double weight_latency = 1610;      // from the request of a slab to its use
-constexpr double fill_latency = 1500;        // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 840;         // its place and its runs worked out
-constexpr double pass_latency = 497;         // of the epilogue
-constexpr double issue_cycles = 2.16;        // of a warp, for an instruction outside the products
-constexpr double launch_latency = 7000;
-constexpr double flat_instructions = 57.8;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 24.8;  // for a vector of theirs, stored
-constexpr double run_instructions = 216;          // for a run of flat products
-constexpr double shared_rate = 0.79;              // of 128 bytes a cycle
-constexpr double put_instructions = 4;            // for each position and four words
-constexpr double slice_instructions = 0.65;       // channels last, for each position and four words
-constexpr double vector_instructions = 102;  // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 88.6;
-constexpr double turn_latency = 517;    // of the kernel that turns x, and from its end to the next one's begin
-constexpr double copy_latency = 97.3;   // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.281;  // of what teams could hide of each other
-constexpr double overlap_lost_in_turns = 0.17;
-constexpr double product_cycles = 1.33;  // of the tensor cores, for each product beside its columns
+constexpr double chunk_latency = 5.68;       // a barrier
+constexpr double weight_latency = 1500;      // from the request of a slab to its use
+constexpr double fill_latency = 1520;        // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 715;         // its place and its runs worked out
+constexpr double pass_latency = 520;         // of the epilogue
+constexpr double window_latency = 161;       // and more of one whose runs start at whole sectors
+constexpr double part_latency = 700;         // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.2;        // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6590;
+constexpr double flat_instructions = 71.1;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 5.01;  // for a vector of theirs, stored
+constexpr double joined_vectors = 1;            // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 207;          // for a run of flat products
+constexpr double shared_rate = 0.781;              // of 128 bytes a cycle
+constexpr double put_instructions = 6.11;            // for each position and four words
+constexpr double element_load_cycles = 13.3;        // of a thread, for each 16-bit element that it loads by itself
+constexpr double slice_instructions = 0.0724;       // channels last, for each position and four words
+constexpr double vector_instructions = 131;  // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 101;
+constexpr double turn_latency = 1160;    // of the kernel that turns x, and from its end to the next one's begin
+constexpr double pairs_turned = 0.937;    // times what x turned takes to be read and written: where threads load pairs,
+constexpr double words_turned = 0.8;    // single words,
+constexpr double halves_turned = 1.03;   // and single elements of 16 bits
+constexpr double copy_latency = 483;   // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.253;  // of what teams could hide of each other
+constexpr double overlap_lost_in_turns = 0.124;
+constexpr double product_cycles = 0.2;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -53,6 +60,7 @@ int least_columns(const GemmConfig& c) {
 
 constexpr double most_turned_bytes = 1 << 30;  // of workspace
 constexpr int most_product_rows = 16;
+constexpr int most_splits = 16;  // tiles that share a sum
 constexpr int least_joined = 96;  // positions of a tile whose products cover several rows
 
 int panel_positions(const GemmConfig& c) {
@@ -186,7 +194,9 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
   const double turned = turned_bytes(c, shape);
   const double x = double(shape.batch) * c.groups * c.group_in * device::element_bytes(c) *
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
-  const double slower = c.x_vector > 1 ? 1.3 : device::element_bytes(c) == 2 ? 2.3 : 1.8;  // loads of elements
+  const double slower = c.x_vector > 1                  ? pairs_turned
+                        : device::element_bytes(c) == 2 ? halves_turned
+                                                        : words_turned;
   const double read = c.math == Math::halves ? 1.5 * x : x;  // twice, the second time from near
   return turn_latency + slower * (read + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
 }
@@ -198,7 +208,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const Int3 boxes = boxes_of(c, shape);
   const double types = double(rows.types.size());
   const double products = products_per_step(c.math);
-  const double octets = device::octets_of(c), chunks = device::chunks_of(c), tiles = c.position_tiles;
+  const double chunks = ceil_div(device::chunks_of(c), c.depth_splits);  // of a tile
+  const double octets = device::octets_of(c) * chunks / device::chunks_of(c), tiles = c.position_tiles;
   const double element = device::element_bytes(c), parts = device::weight_parts(c);
   const double outputs =
       double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_slots;  // of a member
@@ -217,12 +228,14 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles * c.product_rows);
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
-  const double stored = types * outputs * overlap * element + runs * ragged;
+  const double written = types * outputs * overlap * element / c.depth_splits;
+  const double shared_sums = c.depth_splits > 1 ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
+  const double stored = written + runs / c.depth_splits * ragged + shared_sums;  // partial sectors meet in L2
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
   const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * 4;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
-  const double memory = members * stored + team_blocks * x_unique;
+  const double memory = members * written + team_blocks * x_unique;
   // Copies of weights and of turned panels, one after the other.
   const double copied =
       team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
@@ -236,14 +249,15 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double groups = steps.total * chunks / c.steps_per_slab;
   const double passes = types * 2 * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
   const int vector = device::store_vector(c);
-  const bool dense = device::x_extent(c) == c.box;  // flat products without a halo
+  // Flat products whose rows are staged as they follow one another.
+  const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
   const bool aligned = shape.output[2] % vector == 0;
   const double staged = types * panel_positions(c) / 2.0 * (c.panel_flat ? dense ? 3 : flat_instructions : 1.5) *
                         c.stride.w / c.width_phases;
   const double vectors = types * outputs / vector / 128 *
                          (!c.panel_flat ? 14
                           : aligned     ? run_vector_instructions
-                                        : run_vector_instructions * 2.5);
+                                        : run_vector_instructions * joined_vectors);
   const double described =
       !c.panel_flat
           ? 0
@@ -252,7 +266,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       types * panel_positions(c) / 2.0 * 3 +
       types * outputs / vector / 128 * (c.panel_flat ? flat_vector_instructions : vector_instructions);
   const double epilogue = c.channel_rows ? types * pass_latency + channels_staged * issue_cycles
-                                         : passes * pass_latency + (staged + vectors + described) * issue_cycles;
+                                         : passes * (pass_latency + (c.window > 1 ? window_latency : 0)) +
+                                               (staged + vectors + described) * issue_cycles;
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
@@ -263,6 +278,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                    : std::max({members * tensor, streamed, own}) + epilogue) /
                            types +
                        tile_latency;
+  const double added =
+      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 2.0 * panel_positions(c)) : 0;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *
@@ -270,14 +287,16 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                       : c.math == Math::halves ? 2.8
                                                : 1) *
                      issue_cycles;
+  const bool elements = device::element_bytes(c) == 2 && unit == 1 && !c.x_channels_last;
+  const double loading = fill_latency + (elements ? units * 8 * element_load_cycles : 0);
   const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
-                              : c.fill_buffers == 1 ? fill_latency + put
-                                                    : std::max(fill_latency / 1.6, put);
+                              : c.fill_buffers == 1 ? loading + put
+                                                    : std::max(loading / 1.6, put);
   const double filling = double(steps.types) / types * chunks * chunk_filled;
 
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
-  const double alone = teams.rounds * std::max(chain, filling) + filling / std::max(1.0, chunks) + 2000;
+  const double alone = teams.rounds * std::max(chain, filling) + added + filling / std::max(1.0, chunks) + 2000;
   const double resident_load = c.resident_steps ? team_blocks * device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   const double lost = c.in_turns ? overlap_lost_in_turns : overlap_lost;
   return std::max(together, alone) + lost * std::min(together, alone) + launch_latency + resident_load +
@@ -300,6 +319,15 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
           choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       }
       c.in_turns = false;
+      // Tiles share sums where there are not enough of them for all multiprocessors.
+      const double teams = double(limits.multiprocessors) * c.teams * c.blocks_per_sm;
+      const double tiles = TeamRounds(c, shape, limits).tiles;
+      for (c.depth_splits = 2; c.turned && c.resident_steps == 0 && steps.types == c.types &&
+                               c.depth_splits <= std::min(most_splits, device::chunks_of(c)) &&
+                               tiles * (c.depth_splits - 1) < teams;
+           c.depth_splits *= 2)
+        choices.push_back({c, panel_cycles(c, rows, shape, limits)});
+      c.depth_splits = 1;
     };
     c.in_turns = false;
     for (c.fill_buffers = 1; c.fill_buffers <= (c.turned ? 1 : 2); ++c.fill_buffers) {
@@ -364,9 +392,11 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     add_joined_rows(c, positions, boxes);
     c.box_parts = 1;
   }
-  // Turned x pays where many row blocks read it, where threads would load it element by element, and where its
-  // tiles are more than their registers hold.
-  if (limits.turns && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || !loads)) {
+  // Turned x pays where many row blocks read it, where threads would load it element by element, where its
+  // tiles are more than their registers hold, and where tiles are so few that they share sums.
+  const bool few = double(shape.batch) * positions.d * positions.h * positions.w * layer.types * layer.channel_blocks <=
+                   64.0 * limits.multiprocessors;
+  if (limits.turns && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || few || !loads)) {
     const int widest_load = c.x_channels_last ? 1 : c.x_vector;
     c.turned = true, c.x_channels_last = false;
     for (c.x_vector = 1; c.x_vector <= widest_load; ++c.x_vector)

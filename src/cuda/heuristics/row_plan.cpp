@@ -366,6 +366,30 @@ double products_per_input(const RowPlan& plan) {
 
 }  // namespace
 
+std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 padding) {
+  RowPlan moved = plan;
+  const auto move = [&](int Int3::*dim, int Line::*phase, int size, int behind) {
+    const int residue = behind % size;
+    if (residue == 0) return;
+    const auto below_zero = [&](const Line& line) { return line.*phase >= residue; };
+    for (const BlockType& type : moved.types)
+      for (const Line& line : type.lines)
+        if (!type.steps.empty() && line.channel >= 0 && below_zero(line) != below_zero(type.lines.front())) return;
+    for (BlockType& type : moved.types) {
+      if (!type.steps.empty() && below_zero(type.lines.front()))
+        for (Step& step : type.steps) ++(step.low.*dim), ++(step.high.*dim);
+      for (Line& line : type.lines)
+        if (below_zero(line)) line.*phase -= size;
+      for (const Step& step : type.steps) moved.reach.*dim = std::max(moved.reach.*dim, step.low.*dim);
+    }
+    moved.first_phase.*dim = residue - size;
+  };
+  move(&Int3::d, &Line::phase_d, stride.d, padding.d);
+  move(&Int3::h, &Line::phase_h, stride.h, padding.h);
+  if (moved.first_phase == Int3{0, 0, 0}) return std::nullopt;
+  return moved;
+}
+
 bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
   const bool loads = !plan.channel_rows || g.group_in % (4 * channels_per_word) == 0;
   const bool stores = plan.channel_rows || 8 % plan.width_slots == 0;

@@ -37,8 +37,8 @@ struct TeamRounds {
 
   TeamRounds(const device::GemmConfig& c, const Shape& shape, const DeviceLimits& limits) {
     const Int3 boxes = boxes_of(c, shape);
-    tiles =
-        double(device::block_sets_of(c)) * boxes.d * boxes.h * boxes.w * std::ceil(double(shape.batch) / c.images);
+    tiles = double(device::block_sets_of(c)) * boxes.d * boxes.h * boxes.w *
+            std::ceil(double(shape.batch) / c.images) * c.depth_splits;
     const double workers = double(limits.multiprocessors) * c.teams * c.blocks_per_sm;
     const double grid_teams =
         c.resident_steps ? double(device::blocks_of(c, std::int64_t(tiles), limits.multiprocessors)) * c.teams

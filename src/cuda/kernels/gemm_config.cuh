@@ -97,6 +97,7 @@ struct GemmConfig {
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
+  int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -118,6 +119,9 @@ constexpr int x_loaders_of(const GemmConfig& c) {
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
 constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
+
+/// The chunks of one of the tiles that share them: from this one up to the first one of the next.
+constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
@@ -166,6 +170,16 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
           w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
+}
+
+/// The smallest phase along depth, height and width: 0, or one below it where positions begin with the first output of
+/// every phase (from_first_output in row_plan.hpp).
+constexpr int first_phase(int first_position, int stride, int padding) {
+  return min_of(padding - first_position * stride, 0);
+}
+constexpr Int3 first_phase(const GemmConfig& c) {
+  return {first_phase(c.first_position.d, c.stride.d, c.padding.d),
+          first_phase(c.first_position.h, c.stride.h, c.padding.h), 0};
 }
 
 /// Outputs from an input to the next along the width: the layer's stride.
@@ -441,6 +455,11 @@ constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
       128);
+}
+/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
+constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
+constexpr int partial_bytes(const GemmConfig& c) {
+  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
 /// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {

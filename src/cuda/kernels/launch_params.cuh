@@ -22,7 +22,9 @@ struct ForwardParams {
   Int3 in, out;
   int batch;
   Int3 boxes;  // boxes of positions along each dimension
-  int tiles;   // row blocks x boxes x batch
+  int tiles;   // row blocks x boxes x batch, and the parts of their depth
+  float* partials;     // where tiles share a sum: [sum][part][warpgroup], and
+  unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
 };
 
 /// What a load of x brings to the kernel that turns it.
@@ -49,6 +51,8 @@ struct TurnParams {
   int slice_stride, panel_stride;  // in slices of an input
   int largest_place;               // of a panel's largest numbers, where x is scaled; as well
   long long inputs;                // of all x tiles
+  unsigned* arrivals;              // to be zeros
+  int arrival_count;
 };
 /// A thread takes so many slices of a position at a time.
 constexpr int turn_depth = 4, turn_threads = 256;

@@ -17,16 +17,20 @@ constexpr long long between(long long low, long long value, long long high) {
 }
 constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
-/// Positions q of one dimension that have an output.
+/// Positions q of one dimension that have an output, from the first one of them.
+constexpr int positions_from(int first, long long out, int stride, int padding) {
+  return int((out - 1 + padding - first_phase(first, stride, padding)) / stride - first + 1);
+}
 constexpr int positions_of(long long out, int stride, int padding) {
-  return int((out - 1 + padding) / stride - padding / stride + 1);
+  return positions_from(padding / stride, out, stride, padding);
 }
 
 // ---- Implicit GEMM -------------------------------------------------------------------------------
 
 constexpr Int3 positions_of(const GemmConfig& c, Int3 out) {
-  return {positions_of(out.d, c.stride.d, c.padding.d), positions_of(out.h, c.stride.h, c.padding.h),
-          positions_of(out.w, c.stride.w, c.padding.w)};
+  return {positions_from(c.first_position.d, out.d, c.stride.d, c.padding.d),
+          positions_from(c.first_position.h, out.h, c.stride.h, c.padding.h),
+          positions_from(c.first_position.w, out.w, c.stride.w, c.padding.w)};
 }
 
 /// The boxes that cover the positions of an output.
@@ -43,7 +47,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
   ForwardParams p{};
   p.in = in, p.out = out, p.batch = int(batch);
   p.boxes = boxes_of(c, out);
-  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes));
+  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes) * c.depth_splits);
   return p;
 }
 
@@ -83,9 +87,26 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
 constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
   return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
-/// Bytes of turned x.
+/// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
   return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
+}
+inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
+  return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
+}
+inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
+  return c.depth_splits > 1 ? p.tiles / c.depth_splits * members_of(c) : 0;
+}
+/// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
+inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {
+  return parts_of(turned_bytes(c, turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
+}
+inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, ForwardParams& p, TurnParams& t) {
+  t.turned = workspace, p.x = workspace;
+  unsigned char* const partials = workspace + parts_of(turned_bytes(c, t), 256) * 256;
+  p.partials = reinterpret_cast<float*>(partials);
+  p.arrivals = t.arrivals = reinterpret_cast<unsigned*>(partials + partials_bytes(c, p));
+  t.arrival_count = arrival_count(c, p);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {

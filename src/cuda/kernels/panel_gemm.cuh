@@ -16,6 +16,9 @@
 // Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
 // channel blocks read the same x, it is turned once for all.
 //
+// Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
+// last one to come adds them all, always in the same order, and stores.
+//
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
 //
@@ -211,10 +214,12 @@ struct PanelGemm {
     Ring<C.panel_stages> panel;
     Tile tile;
     for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       const unsigned char* turned =
-          static_cast<const unsigned char*>(p.x) + (i64(tile.box) * C.groups + tile.group) * chunks * panel_bytes(C);
+          static_cast<const unsigned char*>(p.x) +
+          ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
 #pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk, turned += panel_bytes(C), panel.advance()) {
+      for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
         ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
         ptx::barrier_arrive_expect(full, panel_bytes(C));
@@ -231,8 +236,9 @@ struct PanelGemm {
       tile.channel_block += block;
       const unsigned char* const packed = schedule.weights(p, tile);
       const int steps = Tables::steps(tile.type);
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
 #pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk)
+      for (int chunk = first; chunk < end; ++chunk)
 #pragma unroll 1
         for (int step = 0; step < steps; step += group_steps, ring.advance()) {
           ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
@@ -359,10 +365,46 @@ struct PanelGemm {
         multiply_split(sum, p, tile, shared, weights, panel);
         turns.pass();
       } else {
-        multiply(sum, tile.type, shared, weights, panel, turns);
+        multiply(sum, tile, shared, weights, panel, turns);
+      }
+      if constexpr (C.depth_splits > 1) {
+        unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
+        if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }
       Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
+  }
+
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is the
+  /// warpgroup's own.
+  __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
+                                   u32* memory) {
+    static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
+    constexpr int words = member_sums(C);
+    const int place = tile.sum * members_of(C) + member();
+    float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i)
+        parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+    __threadfence();
+    Member::sync();
+    if (thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
+    Member::sync();
+    const bool last = *memory + 1 == C.depth_splits;
+    Member::sync();
+    if (!last) return false;
+    __threadfence();
+    clear(sum);
+#pragma unroll 1
+    for (int split = 0; split < C.depth_splits; ++split)
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < registers; ++i)
+          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
+    return true;
   }
 
   __device__ static void clear(float (&sum)[position_tiles][registers]) {
@@ -416,10 +458,11 @@ struct PanelGemm {
     }
   };
 
-  __device__ static void multiply(float (&sum)[position_tiles][registers], int type, const Shared& shared,
+  __device__ static void multiply(float (&sum)[position_tiles][registers], const Tile& tile, const Shared& shared,
                                   Weights& weights, Ring<C.panel_stages>& panel, const Turns& turns) {
-    const int steps = Tables::steps(type);
-    const int entry = Tables::first_entry(type);
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
+    const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
@@ -429,10 +472,10 @@ struct PanelGemm {
     auto used_weights = weights.next;
     auto used_panel = panel;
 #pragma unroll 1
-    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
       // Where the next panel is not there yet, the one before it is handed back first: it may be what the loading
       // threads wait for.
-      if (chunk > 0 && !is_full(shared, panel)) {
+      if (chunk > first_of_tile && !is_full(shared, panel)) {
         ptx::wgmma_wait<0>();
         release(shared.panel_empty(used_panel.slot));
         released = true;
@@ -496,7 +539,7 @@ struct PanelGemm {
           of_weights[half] = p.scales[channel];
     }
 #pragma unroll 1
-    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       const u32 at = panel_of(shared, panel);
       float scale[2];  // of products, undone

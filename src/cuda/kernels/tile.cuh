@@ -13,6 +13,7 @@ struct Tile {
   int box;                         // which box of the call
   int box_w;                       // and along the width
   int n;                           // the (first) image
+  int sum, split;                  // which sum of the call, and which part of its depth
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
   /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
@@ -20,15 +21,20 @@ struct Tile {
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = block_sets_of(C);
+    const int split = index % C.depth_splits;
+    index /= C.depth_splits;
     const int box = index / count;
     int block = index % count;
     if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
-    return decode<C>(p, block, box);
+    Tile t = decode<C>(p, block, box);
+    t.sum = index, t.split = split;
+    return t;
   }
 
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
+    t.sum = t.split = 0;
     t.type = block % C.types, block /= C.types;
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;

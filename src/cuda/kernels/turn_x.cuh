@@ -33,6 +33,8 @@ struct TurnX {
   // Turned x is at most a gibibyte: 32 bits count its inputs.
   __device__ static void run(const TurnParams& p) {
     ptx::let_next_begin();
+    for (int i = int(blockIdx.x * turn_threads + threadIdx.x); i < p.arrival_count; i += int(gridDim.x) * turn_threads)
+      p.arrivals[i] = 0;
     if constexpr (scaled)
       turn_panels(p);
     else

@@ -220,6 +220,12 @@ inline unsigned __shfl_sync(unsigned, unsigned value, int from) {
   return result;
 }
 
+inline void __threadfence() {}
+inline unsigned atomicAdd(unsigned* at, unsigned value) {
+  const unsigned before = *at;
+  *at += value;
+  return before;
+}
 inline unsigned __reduce_max_sync(unsigned, unsigned value) {
   unsigned result = 0;
   emulation::exchange<1>({value}, [&](const std::vector<unsigned>& all) {

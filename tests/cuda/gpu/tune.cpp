@@ -195,8 +195,8 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     device::TurnParams turn{};
     if (c.turned) {
       turn = device::turn_params(c, params);
-      turned.emplace(std::size_t(device::turned_bytes(c, turn)));
-      turn.turned = turned->get(), params.x = turn.turned;
+      turned.emplace(std::size_t(device::turned_workspace_bytes(c, params)));
+      device::place_in_workspace(c, static_cast<unsigned char*>(turned->get()), params, turn);
     }
     const auto run_turn = [&] {
       if (c.turned) e.turn->launch(device::launch_of(turn, gpu().multiprocessors), turn, nullptr);

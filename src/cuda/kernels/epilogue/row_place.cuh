@@ -43,7 +43,8 @@ struct BlockLine {
     const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
     const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
     channel = tile.group * C.group_out + local;
-    phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
+    constexpr Int3 first = first_phase(C);
+    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
     exists = entry != 0xffffffff && local < C.group_out;
   }
 };

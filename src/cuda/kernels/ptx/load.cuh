@@ -27,4 +27,11 @@ __device__ inline void load(uint4& value, const unsigned char* from) {
       : "l"(from));
 }
 
+/// What other blocks of this kernel have written.
+__device__ inline float load_fresh(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
 }  // namespace tconv::device::ptx

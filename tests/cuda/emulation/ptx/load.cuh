@@ -13,4 +13,6 @@ void load(Value& value, const unsigned char* from) {
   value = *reinterpret_cast<const Value*>(from);
 }
 
+inline float load_fresh(const float* from) { return *from; }
+
 }  // namespace tconv::device::ptx
