@@ -131,6 +131,7 @@ struct GemmConfig {
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
+  int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -152,6 +153,9 @@ constexpr int x_loaders_of(const GemmConfig& c) {
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
 constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
+
+/// The chunks of one of the tiles that share them: from this one up to the first one of the next.
+constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
@@ -200,6 +204,16 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
           w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
+}
+
+/// The smallest phase along depth, height and width: 0, or one below it where positions begin with the first output of
+/// every phase (from_first_output in row_plan.hpp).
+constexpr int first_phase(int first_position, int stride, int padding) {
+  return min_of(padding - first_position * stride, 0);
+}
+constexpr Int3 first_phase(const GemmConfig& c) {
+  return {first_phase(c.first_position.d, c.stride.d, c.padding.d),
+          first_phase(c.first_position.h, c.stride.h, c.padding.h), 0};
 }
 
 /// Outputs from an input to the next along the width: the layer's stride.
@@ -476,6 +490,11 @@ constexpr int panel_team_bytes(const GemmConfig& c) {
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
       128);
 }
+/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
+constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
+constexpr int partial_bytes(const GemmConfig& c) {
+  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
 /// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
@@ -614,8 +633,10 @@ struct ForwardParams {
   ImageStrides xs, ys;
   Int3 in, out;
   int batch;
-  Int3 boxes;  // boxes of positions along each dimension
-  int tiles;   // row blocks x boxes x batch
+  Int3 boxes;          // boxes of positions along each dimension
+  int tiles;           // row blocks x boxes x batch, and the parts of their depth
+  float* partials;     // where tiles share a sum: [sum][part][warpgroup], and
+  unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
 };
 
 /// What a load of x brings to the kernel that turns it.
@@ -642,6 +663,8 @@ struct TurnParams {
   int slice_stride, panel_stride;  // in slices of an input
   int largest_place;               // of a panel's largest numbers, where x is scaled; as well
   long long inputs;                // of all x tiles
+  unsigned* arrivals;              // to be zeros
+  int arrival_count;
 };
 /// A thread takes so many slices of a position at a time.
 constexpr int turn_depth = 4, turn_threads = 256;
@@ -710,6 +733,7 @@ struct Tile {
   int box;                         // which box of the call
   int box_w;                       // and along the width
   int n;                           // the (first) image
+  int sum, split;                  // which sum of the call, and which part of its depth
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
   /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
@@ -717,15 +741,20 @@ struct Tile {
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = block_sets_of(C);
+    const int split = index % C.depth_splits;
+    index /= C.depth_splits;
     const int box = index / count;
     int block = index % count;
     if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
-    return decode<C>(p, block, box);
+    Tile t = decode<C>(p, block, box);
+    t.sum = index, t.split = split;
+    return t;
   }
 
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
+    t.sum = t.split = 0;
     t.type = block % C.types, block /= C.types;
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
@@ -1907,7 +1936,8 @@ struct BlockLine {
     const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
     const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
     channel = tile.group * C.group_out + local;
-    phase_d = int(entry >> 16 & 0xff), phase_h = int(entry >> 24);
+    constexpr Int3 first = first_phase(C);
+    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
     exists = entry != 0xffffffff && local < C.group_out;
   }
 };
@@ -2762,6 +2792,13 @@ __device__ inline void load(uint4& value, const unsigned char* from) {
       : "l"(from));
 }
 
+/// What other blocks of this kernel have written.
+__device__ inline float load_fresh(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
 }  // namespace tconv::device::ptx
 // ---- tiles/panel_slice.cuh
 // A slice of a panel: four words of channels at one input, as products read them.
@@ -3052,6 +3089,9 @@ struct XPanel {
 // Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
 // channel blocks read the same x, it is turned once for all.
 //
+// Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
+// last one to come adds them all, always in the same order, and stores.
+//
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
 //
@@ -3238,10 +3278,11 @@ struct PanelGemm {
     Ring<C.panel_stages> panel;
     Tile tile;
     for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
-      const unsigned char* turned =
-          static_cast<const unsigned char*>(p.x) + (i64(tile.box) * C.groups + tile.group) * chunks * panel_bytes(C);
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+      const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
+                                    ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
 #pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk, turned += panel_bytes(C), panel.advance()) {
+      for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
         ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
         ptx::barrier_arrive_expect(full, panel_bytes(C));
@@ -3258,8 +3299,9 @@ struct PanelGemm {
       tile.channel_block += block;
       const unsigned char* const packed = schedule.weights(p, tile);
       const int steps = Tables::steps(tile.type);
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
 #pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk)
+      for (int chunk = first; chunk < end; ++chunk)
 #pragma unroll 1
         for (int step = 0; step < steps; step += group_steps, ring.advance()) {
           ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
@@ -3386,10 +3428,45 @@ struct PanelGemm {
         multiply_split(sum, p, tile, shared, weights, panel);
         turns.pass();
       } else {
-        multiply(sum, tile.type, shared, weights, panel, turns);
+        multiply(sum, tile, shared, weights, panel, turns);
+      }
+      if constexpr (C.depth_splits > 1) {
+        unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
+        if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }
       Store::store(p, tile, memory, bias, sum, part() * position_tiles);
     }
+  }
+
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
+  /// the warpgroup's own.
+  __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
+                                   u32* memory) {
+    static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
+    constexpr int words = member_sums(C);
+    const int place = tile.sum * members_of(C) + member();
+    float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+    __threadfence();
+    Member::sync();
+    if (thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
+    Member::sync();
+    const bool last = *memory + 1 == C.depth_splits;
+    Member::sync();
+    if (!last) return false;
+    __threadfence();
+    clear(sum);
+#pragma unroll 1
+    for (int split = 0; split < C.depth_splits; ++split)
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < registers; ++i)
+          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
+    return true;
   }
 
   __device__ static void clear(float (&sum)[position_tiles][registers]) {
@@ -3443,10 +3520,11 @@ struct PanelGemm {
     }
   };
 
-  __device__ static void multiply(float (&sum)[position_tiles][registers], int type, const Shared& shared,
+  __device__ static void multiply(float (&sum)[position_tiles][registers], const Tile& tile, const Shared& shared,
                                   Weights& weights, Ring<C.panel_stages>& panel, const Turns& turns) {
-    const int steps = Tables::steps(type);
-    const int entry = Tables::first_entry(type);
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
+    const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
@@ -3456,10 +3534,10 @@ struct PanelGemm {
     auto used_weights = weights.next;
     auto used_panel = panel;
 #pragma unroll 1
-    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
       // Where the next panel is not there yet, the one before it is handed back first: it may be what the loading
       // threads wait for.
-      if (chunk > 0 && !is_full(shared, panel)) {
+      if (chunk > first_of_tile && !is_full(shared, panel)) {
         ptx::wgmma_wait<0>();
         release(shared.panel_empty(used_panel.slot));
         released = true;
@@ -3523,7 +3601,7 @@ struct PanelGemm {
           of_weights[half] = p.scales[channel];
     }
 #pragma unroll 1
-    for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       const u32 at = panel_of(shared, panel);
       float scale[2];  // of products, undone
@@ -3641,16 +3719,20 @@ constexpr long long between(long long low, long long value, long long high) {
 }
 constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
-/// Positions q of one dimension that have an output.
+/// Positions q of one dimension that have an output, from the first one of them.
+constexpr int positions_from(int first, long long out, int stride, int padding) {
+  return int((out - 1 + padding - first_phase(first, stride, padding)) / stride - first + 1);
+}
 constexpr int positions_of(long long out, int stride, int padding) {
-  return int((out - 1 + padding) / stride - padding / stride + 1);
+  return positions_from(padding / stride, out, stride, padding);
 }
 
 // ---- Implicit GEMM -------------------------------------------------------------------------------
 
 constexpr Int3 positions_of(const GemmConfig& c, Int3 out) {
-  return {positions_of(out.d, c.stride.d, c.padding.d), positions_of(out.h, c.stride.h, c.padding.h),
-          positions_of(out.w, c.stride.w, c.padding.w)};
+  return {positions_from(c.first_position.d, out.d, c.stride.d, c.padding.d),
+          positions_from(c.first_position.h, out.h, c.stride.h, c.padding.h),
+          positions_from(c.first_position.w, out.w, c.stride.w, c.padding.w)};
 }
 
 /// The boxes that cover the positions of an output.
@@ -3667,7 +3749,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
   ForwardParams p{};
   p.in = in, p.out = out, p.batch = int(batch);
   p.boxes = boxes_of(c, out);
-  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes));
+  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes) * c.depth_splits);
   return p;
 }
 
@@ -3707,9 +3789,26 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
 constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
   return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
-/// Bytes of turned x.
+/// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
   return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
+}
+inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
+  return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
+}
+inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
+  return c.depth_splits > 1 ? p.tiles / c.depth_splits * members_of(c) : 0;
+}
+/// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
+inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {
+  return parts_of(turned_bytes(c, turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
+}
+inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, ForwardParams& p, TurnParams& t) {
+  t.turned = workspace, p.x = workspace;
+  unsigned char* const partials = workspace + parts_of(turned_bytes(c, t), 256) * 256;
+  p.partials = reinterpret_cast<float*>(partials);
+  p.arrivals = t.arrivals = reinterpret_cast<unsigned*>(partials + partials_bytes(c, p));
+  t.arrival_count = arrival_count(c, p);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
@@ -3819,7 +3918,7 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     3,};
@@ -3872,7 +3971,7 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 256, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -3962,7 +4061,7 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 256, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -4062,7 +4161,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     3,};
@@ -4115,7 +4214,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     3,};
@@ -4170,7 +4269,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     3,};
@@ -4377,7 +4476,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_a3341117c7b3_sm{architecture}",
+        name=f"tconv_kb64_5b9b4af37585_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

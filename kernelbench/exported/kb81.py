@@ -131,6 +131,7 @@ struct GemmConfig {
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
+  int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -152,6 +153,9 @@ constexpr int x_loaders_of(const GemmConfig& c) {
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
 constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
+
+/// The chunks of one of the tiles that share them: from this one up to the first one of the next.
+constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
 
 constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
@@ -200,6 +204,16 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
           w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
+}
+
+/// The smallest phase along depth, height and width: 0, or one below it where positions begin with the first output of
+/// every phase (from_first_output in row_plan.hpp).
+constexpr int first_phase(int first_position, int stride, int padding) {
+  return min_of(padding - first_position * stride, 0);
+}
+constexpr Int3 first_phase(const GemmConfig& c) {
+  return {first_phase(c.first_position.d, c.stride.d, c.padding.d),
+          first_phase(c.first_position.h, c.stride.h, c.padding.h), 0};
 }
 
 /// Outputs from an input to the next along the width: the layer's stride.
@@ -476,6 +490,11 @@ constexpr int panel_team_bytes(const GemmConfig& c) {
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
       128);
 }
+/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
+constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
+constexpr int partial_bytes(const GemmConfig& c) {
+  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
 /// A team of the panel kernel has a loading warpgroup of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
@@ -614,8 +633,10 @@ struct ForwardParams {
   ImageStrides xs, ys;
   Int3 in, out;
   int batch;
-  Int3 boxes;  // boxes of positions along each dimension
-  int tiles;   // row blocks x boxes x batch
+  Int3 boxes;          // boxes of positions along each dimension
+  int tiles;           // row blocks x boxes x batch, and the parts of their depth
+  float* partials;     // where tiles share a sum: [sum][part][warpgroup], and
+  unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
 };
 
 /// What a load of x brings to the kernel that turns it.
@@ -642,6 +663,8 @@ struct TurnParams {
   int slice_stride, panel_stride;  // in slices of an input
   int largest_place;               // of a panel's largest numbers, where x is scaled; as well
   long long inputs;                // of all x tiles
+  unsigned* arrivals;              // to be zeros
+  int arrival_count;
 };
 /// A thread takes so many slices of a position at a time.
 constexpr int turn_depth = 4, turn_threads = 256;
@@ -710,6 +733,7 @@ struct Tile {
   int box;                         // which box of the call
   int box_w;                       // and along the width
   int n;                           // the (first) image
+  int sum, split;                  // which sum of the call, and which part of its depth
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
   /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
@@ -717,15 +741,20 @@ struct Tile {
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = block_sets_of(C);
+    const int split = index % C.depth_splits;
+    index /= C.depth_splits;
     const int box = index / count;
     int block = index % count;
     if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
-    return decode<C>(p, block, box);
+    Tile t = decode<C>(p, block, box);
+    t.sum = index, t.split = split;
+    return t;
   }
 
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int block, int box) {
     Tile t;
+    t.sum = t.split = 0;
     t.type = block % C.types, block /= C.types;
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
@@ -1923,16 +1952,20 @@ constexpr long long between(long long low, long long value, long long high) {
 }
 constexpr long long parts_of(long long whole, long long part) { return (whole + part - 1) / part; }
 
-/// Positions q of one dimension that have an output.
+/// Positions q of one dimension that have an output, from the first one of them.
+constexpr int positions_from(int first, long long out, int stride, int padding) {
+  return int((out - 1 + padding - first_phase(first, stride, padding)) / stride - first + 1);
+}
 constexpr int positions_of(long long out, int stride, int padding) {
-  return int((out - 1 + padding) / stride - padding / stride + 1);
+  return positions_from(padding / stride, out, stride, padding);
 }
 
 // ---- Implicit GEMM -------------------------------------------------------------------------------
 
 constexpr Int3 positions_of(const GemmConfig& c, Int3 out) {
-  return {positions_of(out.d, c.stride.d, c.padding.d), positions_of(out.h, c.stride.h, c.padding.h),
-          positions_of(out.w, c.stride.w, c.padding.w)};
+  return {positions_from(c.first_position.d, out.d, c.stride.d, c.padding.d),
+          positions_from(c.first_position.h, out.h, c.stride.h, c.padding.h),
+          positions_from(c.first_position.w, out.w, c.stride.w, c.padding.w)};
 }
 
 /// The boxes that cover the positions of an output.
@@ -1949,7 +1982,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
   ForwardParams p{};
   p.in = in, p.out = out, p.batch = int(batch);
   p.boxes = boxes_of(c, out);
-  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes));
+  p.tiles = int(parts_of(batch, c.images) * block_sets_of(c) * volume(p.boxes) * c.depth_splits);
   return p;
 }
 
@@ -1989,9 +2022,26 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
 constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
   return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
-/// Bytes of turned x.
+/// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
   return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
+}
+inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
+  return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
+}
+inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
+  return c.depth_splits > 1 ? p.tiles / c.depth_splits * members_of(c) : 0;
+}
+/// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
+inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {
+  return parts_of(turned_bytes(c, turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
+}
+inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, ForwardParams& p, TurnParams& t) {
+  t.turned = workspace, p.x = workspace;
+  unsigned char* const partials = workspace + parts_of(turned_bytes(c, t), 256) * 256;
+  p.partials = reinterpret_cast<float*>(partials);
+  p.arrivals = t.arrivals = reinterpret_cast<unsigned*>(partials + partials_bytes(c, p));
+  t.arrival_count = arrival_count(c, p);
 }
 
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
@@ -2101,7 +2151,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2165,7 +2215,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2221,7 +2271,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2287,7 +2337,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2351,7 +2401,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2407,7 +2457,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -2615,7 +2665,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_3e807147c59d_sm{architecture}",
+        name=f"tconv_kb81_3562f06dd033_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

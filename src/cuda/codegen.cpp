@@ -198,10 +198,10 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
   std::vector<std::uint32_t> lines;
   for (const BlockType& type : rows.types)
     for (const Line& line : type.lines)
-      lines.push_back(line.channel < 0 ? ~0u
-                                       : std::uint32_t(line.channel) |
-                                             std::uint32_t(line.phase_d - rows.first_phase.d) << 16 |
-                                             std::uint32_t(line.phase_h - rows.first_phase.h) << 24);
+      lines.push_back(line.channel < 0
+                          ? ~0u
+                          : std::uint32_t(line.channel) | std::uint32_t(line.phase_d - rows.first_phase.d) << 16 |
+                                std::uint32_t(line.phase_h - rows.first_phase.h) << 24);
   array(out, table(c, "u32 line_entries"), lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
   std::string tables = R"(
 struct Tables {

@@ -101,7 +101,7 @@ struct Case {
   int64_t batch;
   Extents input;
   std::string text;
-  bool turns = true;       // x may be turned
+  bool turns = true;  // x may be turned
   int multiprocessors = 2;
   bool backwards = false;  // the images of x: a negative stride
   double x_size = 1;

@@ -16,38 +16,41 @@ using device::round_up;
 using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 16.4;
-constexpr double weight_share = 0.297;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 20;
-constexpr double ragged_bytes = 320;         // what a run's two partial sectors cost
-constexpr double group_latency = 472;        // a barrier, descriptors made uniform
+constexpr double weight_share = 0.311;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 18.4;
+constexpr double ragged_bytes = 317;         // what a run's two partial sectors cost
+constexpr double group_latency = 476;        // a barrier, descriptors made uniform
 constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 5.68;       // a barrier
-constexpr double weight_latency = 1500;      // from the request of a slab to its use
-constexpr double fill_latency = 1520;        // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 715;         // its place and its runs worked out
-constexpr double pass_latency = 520;         // of the epilogue
-constexpr double window_latency = 161;       // and more of one whose runs start at whole sectors
-constexpr double part_latency = 700;         // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.2;        // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6590;
-constexpr double flat_instructions = 71.1;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 5.01;  // for a vector of theirs, stored
+constexpr double chunk_latency = 2.81;       // a barrier
+constexpr double weight_latency = 1530;      // from the request of a slab to its use
+constexpr double fill_latency = 1410;        // of a chunk that is loaded when the one before it is in its panel
+constexpr double tile_latency = 555;         // its place and its runs worked out
+constexpr double pass_latency = 440;         // of the epilogue
+constexpr double window_latency = 208;       // and more of one whose runs start at whole sectors
+constexpr double window_share = 1.07;        // of all that such a tile takes, beside what is known of it
+constexpr double joined_latency = 2.53;  // and more for each other row that the product covers: there is more code
+constexpr double part_latency = 100;     // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.22;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6730;
+constexpr double flat_instructions = 66.3;      // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 5;   // for a vector of theirs, stored
 constexpr double joined_vectors = 1;            // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 207;          // for a run of flat products
-constexpr double shared_rate = 0.781;              // of 128 bytes a cycle
-constexpr double put_instructions = 6.11;            // for each position and four words
-constexpr double element_load_cycles = 13.3;        // of a thread, for each 16-bit element that it loads by itself
-constexpr double slice_instructions = 0.0724;       // channels last, for each position and four words
-constexpr double vector_instructions = 131;  // channels last, for a stored vector; and where products are flat,
+constexpr double run_instructions = 285;        // for a run of flat products
+constexpr double shared_rate = 0.781;           // of 128 bytes a cycle
+constexpr double put_instructions = 14.9;       // for each position and four words
+constexpr double element_load_cycles = 7.02;    // of a thread, for each 16-bit element that it loads by itself
+constexpr double slice_instructions = 0.00803;  // channels last, for each position and four words
+constexpr double vector_instructions = 110;     // channels last, for a stored vector; and where products are flat,
 constexpr double flat_vector_instructions = 101;
-constexpr double turn_latency = 1160;    // of the kernel that turns x, and from its end to the next one's begin
-constexpr double pairs_turned = 0.937;    // times what x turned takes to be read and written: where threads load pairs,
+constexpr double turn_latency = 1330;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double pairs_turned =
+    1.05;  // times what x turned takes to be read and written: where threads load pairs,
 constexpr double words_turned = 0.8;    // single words,
-constexpr double halves_turned = 1.03;   // and single elements of 16 bits
-constexpr double copy_latency = 483;   // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.253;  // of what teams could hide of each other
-constexpr double overlap_lost_in_turns = 0.124;
-constexpr double product_cycles = 0.2;  // of the tensor cores, for each product beside its columns
+constexpr double halves_turned = 1.04;  // and single elements of 16 bits
+constexpr double copy_latency = 127;    // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.226;  // of what teams could hide of each other
+constexpr double overlap_lost_in_turns = 0.125;
+constexpr double product_cycles = 0.329;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -60,7 +63,7 @@ int least_columns(const GemmConfig& c) {
 
 constexpr double most_turned_bytes = 1 << 30;  // of workspace
 constexpr int most_product_rows = 16;
-constexpr int most_splits = 16;  // tiles that share a sum
+constexpr int most_splits = 16;   // tiles that share a sum
 constexpr int least_joined = 96;  // positions of a tile whose products cover several rows
 
 int panel_positions(const GemmConfig& c) {
@@ -265,9 +268,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double channels_staged =
       types * panel_positions(c) / 2.0 * 3 +
       types * outputs / vector / 128 * (c.panel_flat ? flat_vector_instructions : vector_instructions);
-  const double epilogue = c.channel_rows ? types * pass_latency + channels_staged * issue_cycles
-                                         : passes * (pass_latency + (c.window > 1 ? window_latency : 0)) +
-                                               (staged + vectors + described) * issue_cycles;
+  const double epilogue =
+      c.channel_rows
+          ? types * pass_latency + channels_staged * issue_cycles
+          : passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
+                (staged + vectors + described) * issue_cycles;
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
@@ -299,7 +304,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double alone = teams.rounds * std::max(chain, filling) + added + filling / std::max(1.0, chunks) + 2000;
   const double resident_load = c.resident_steps ? team_blocks * device::resident_bytes(c) / l2_bytes_per_cycle : 0;
   const double lost = c.in_turns ? overlap_lost_in_turns : overlap_lost;
-  return std::max(together, alone) + lost * std::min(together, alone) + launch_latency + resident_load +
+  const double share = c.window > 1 ? window_share : 1;
+  return (std::max(together, alone) + lost * std::min(together, alone)) * share + launch_latency + resident_load +
          (c.turned ? turn_cycles(c, shape, limits) : 0);
 }
 
@@ -322,9 +328,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       // Tiles share sums where there are not enough of them for all multiprocessors.
       const double teams = double(limits.multiprocessors) * c.teams * c.blocks_per_sm;
       const double tiles = TeamRounds(c, shape, limits).tiles;
-      for (c.depth_splits = 2; c.turned && c.resident_steps == 0 && steps.types == c.types &&
-                               c.depth_splits <= std::min(most_splits, device::chunks_of(c)) &&
-                               tiles * (c.depth_splits - 1) < teams;
+      for (c.depth_splits = 2;
+           c.turned && c.resident_steps == 0 && steps.types == c.types &&
+           c.depth_splits <= std::min(most_splits, device::chunks_of(c)) && tiles * (c.depth_splits - 1) < teams;
            c.depth_splits *= 2)
         choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       c.depth_splits = 1;
@@ -394,8 +400,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   }
   // Turned x pays where many row blocks read it, where threads would load it element by element, where its
   // tiles are more than their registers hold, and where tiles are so few that they share sums.
-  const bool few = double(shape.batch) * positions.d * positions.h * positions.w * layer.types * layer.channel_blocks <=
-                   64.0 * limits.multiprocessors;
+  const bool few =
+      double(shape.batch) * positions.d * positions.h * positions.w * layer.types * layer.channel_blocks <=
+      64.0 * limits.multiprocessors;
   if (limits.turns && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || few || !loads)) {
     const int widest_load = c.x_channels_last ? 1 : c.x_vector;
     c.turned = true, c.x_channels_last = false;

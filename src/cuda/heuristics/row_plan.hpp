@@ -16,8 +16,8 @@
 // every shape.
 #pragma once
 
-#include <optional>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "cuda/kernels/gemm_config.cuh"
@@ -65,7 +65,7 @@ struct RowPlan {
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases
   Int3 reach{0, 0, 0};
   Int3 first_phase{0, 0, 0};  // of depth and height, see from_first_output
-  int octet_group = 1;  // of wide blocks: octets of a step that packed weights hold together
+  int octet_group = 1;        // of wide blocks: octets of a step that packed weights hold together
 
   int rows() const { return row_tiles * tile_rows; }
 
@@ -82,11 +82,11 @@ bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tile
 
 /// The same rows of a wide plan, with positions along depth and height that begin where every phase has an output.
 ///
-/// Positions are q of output q·stride + phase − padding: with phases from 0 on, some have no output at the first position
-/// and others none at the last, and small images have a row of positions more than they need. Here phases begin below
-/// zero, such that q is the same for the first output of all of them; those below zero read their inputs one shift
-/// further. Weights are packed the same way. Images larger than a box have a row more of halo, so this is for small
-/// ones. None where that is no other plan, or rows of a block would take different shifts.
+/// Positions are q of output q·stride + phase − padding: with phases from 0 on, some have no output at the first
+/// position and others none at the last, and small images have a row of positions more than they need. Here phases
+/// begin below zero, such that q is the same for the first output of all of them; those below zero read their
+/// inputs one shift further. Weights are packed the same way. Images larger than a box have a row more of halo, so
+/// this is for small ones. None where that is no other plan, or rows of a block would take different shifts.
 std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 padding);
 
 /// Whether the panel kernel has a tile for a wide plan, whatever the shape.

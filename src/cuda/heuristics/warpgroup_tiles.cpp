@@ -18,22 +18,22 @@ using std::int64_t;
 // Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
 // (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
-constexpr double memory_bytes_per_cycle = 15.5;
-constexpr double ragged_bytes = 0.00023;  // what a run's two partial sectors cost
-constexpr double run_cycles = 5.09;       // set-up of a stored run
-constexpr double batch_latency = 138;     // operands read, first product of a batch
-constexpr double slab_latency = 21.9;     // a barrier
-constexpr double tile_latency = 4420;     // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 0.69;      // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 2.52;     // of a warp, for an instruction of the epilogue
-constexpr double divided = 0.0374;      // staging, where eight rows are not whole lines and places take a division
-constexpr double load_latency = 603;  // from the request of a slot to its use, under load
+constexpr double memory_bytes_per_cycle = 15.7;
+constexpr double ragged_bytes = 2.56e-05;  // what a run's two partial sectors cost
+constexpr double run_cycles = 4.81;        // set-up of a stored run
+constexpr double batch_latency = 140;      // operands read, first product of a batch
+constexpr double slab_latency = 5.39;      // a barrier
+constexpr double tile_latency = 4410;      // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 0.0767;    // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 2.64;      // of a warp, for an instruction of the epilogue
+constexpr double divided = 0.00417;   // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 563;  // from the request of a slot to its use, under load
 constexpr double through_latency =
-    618;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+    627;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
 // What prices of this kernel do not know, which vary more than those of the other; in fp32 they do not.
 constexpr double doubt = 1.25;
 constexpr double launch_latency = 7000;
-constexpr double overlap_lost = 0.539;  // of what teams could hide of each other
+constexpr double overlap_lost = 0.546;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {

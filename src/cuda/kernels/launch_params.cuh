@@ -21,8 +21,8 @@ struct ForwardParams {
   ImageStrides xs, ys;
   Int3 in, out;
   int batch;
-  Int3 boxes;  // boxes of positions along each dimension
-  int tiles;   // row blocks x boxes x batch, and the parts of their depth
+  Int3 boxes;          // boxes of positions along each dimension
+  int tiles;           // row blocks x boxes x batch, and the parts of their depth
   float* partials;     // where tiles share a sum: [sum][part][warpgroup], and
   unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
 };

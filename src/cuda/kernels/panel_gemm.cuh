@@ -215,9 +215,8 @@ struct PanelGemm {
     Tile tile;
     for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
-      const unsigned char* turned =
-          static_cast<const unsigned char*>(p.x) +
-          ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
+      const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
+                                    ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
 #pragma unroll 1
       for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
@@ -375,8 +374,8 @@ struct PanelGemm {
     }
   }
 
-  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is the
-  /// warpgroup's own.
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
+  /// the warpgroup's own.
   __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
                                    u32* memory) {
     static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
@@ -386,8 +385,7 @@ struct PanelGemm {
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t)
 #pragma unroll
-      for (int i = 0; i < registers; ++i)
-        parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
     __threadfence();
     Member::sync();
     if (thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
