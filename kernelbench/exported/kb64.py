@@ -1023,7 +1023,7 @@ __device__ inline float high_half(u32 word) {
 // Into TF32 numbers any can be split. fp16 numbers, whose products take half the time, have as many bits but a small
 // range: what is split into them is scaled by a power of two first, so that the largest of its neighbours is about
 // 2^15, and products are scaled back when they are added. Head and remainder hold 22 bits of a number that is at least
-// 2^-18 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
+// 2^-17 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
 
 
 namespace tconv::device {
@@ -4476,7 +4476,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_5b9b4af37585_sm{architecture}",
+        name=f"tconv_kb64_f1b417269a34_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

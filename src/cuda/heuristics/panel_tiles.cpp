@@ -16,41 +16,41 @@ using device::round_up;
 using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 16.4;
-constexpr double weight_share = 0.311;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 18.4;
-constexpr double ragged_bytes = 317;         // what a run's two partial sectors cost
+constexpr double weight_share = 0.312;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 19.3;
+constexpr double ragged_bytes = 316;         // what a run's two partial sectors cost
 constexpr double group_latency = 476;        // a barrier, descriptors made uniform
 constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 2.81;       // a barrier
-constexpr double weight_latency = 1530;      // from the request of a slab to its use
-constexpr double fill_latency = 1410;        // of a chunk that is loaded when the one before it is in its panel
+constexpr double chunk_latency = 2.18;       // a barrier
+constexpr double weight_latency = 1540;      // from the request of a slab to its use
+constexpr double fill_latency = 1380;        // of a chunk that is loaded when the one before it is in its panel
 constexpr double tile_latency = 555;         // its place and its runs worked out
 constexpr double pass_latency = 440;         // of the epilogue
-constexpr double window_latency = 208;       // and more of one whose runs start at whole sectors
+constexpr double window_latency = 207;       // and more of one whose runs start at whole sectors
 constexpr double window_share = 1.07;        // of all that such a tile takes, beside what is known of it
-constexpr double joined_latency = 2.53;  // and more for each other row that the product covers: there is more code
-constexpr double part_latency = 100;     // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.22;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6730;
-constexpr double flat_instructions = 66.3;      // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 5;   // for a vector of theirs, stored
-constexpr double joined_vectors = 1;            // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 285;        // for a run of flat products
-constexpr double shared_rate = 0.781;           // of 128 bytes a cycle
-constexpr double put_instructions = 14.9;       // for each position and four words
-constexpr double element_load_cycles = 7.02;    // of a thread, for each 16-bit element that it loads by itself
-constexpr double slice_instructions = 0.00803;  // channels last, for each position and four words
-constexpr double vector_instructions = 110;     // channels last, for a stored vector; and where products are flat,
+constexpr double joined_latency = 2.2;  // and more for each other row that the product covers: there is more code
+constexpr double part_latency = 219;    // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.22;   // of a warp, for an instruction outside the products
+constexpr double launch_latency = 7000;
+constexpr double flat_instructions = 8.33;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 59.4;  // for a vector of theirs, stored
+constexpr double joined_vectors = 5.53;           // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 352;          // for a run of flat products
+constexpr double shared_rate = 0.781;             // of 128 bytes a cycle
+constexpr double put_instructions = 14.9;         // for each position and four words
+constexpr double element_load_cycles = 7.58;      // of a thread, for each 16-bit element that it loads by itself
+constexpr double slice_instructions = 0.00268;    // channels last, for each position and four words
+constexpr double vector_instructions = 110;  // channels last, for a stored vector; and where products are flat,
 constexpr double flat_vector_instructions = 101;
-constexpr double turn_latency = 1330;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double turn_latency = 710;  // of the kernel that turns x, and from its end to the next one's begin
 constexpr double pairs_turned =
-    1.05;  // times what x turned takes to be read and written: where threads load pairs,
+    1.08;  // times what x turned takes to be read and written: where threads load pairs,
 constexpr double words_turned = 0.8;    // single words,
-constexpr double halves_turned = 1.04;  // and single elements of 16 bits
-constexpr double copy_latency = 127;    // from the request of a turned panel to its use
+constexpr double halves_turned = 1.12;  // and single elements of 16 bits
+constexpr double copy_latency = 381;    // from the request of a turned panel to its use
 constexpr double overlap_lost = 0.226;  // of what teams could hide of each other
 constexpr double overlap_lost_in_turns = 0.125;
-constexpr double product_cycles = 0.329;  // of the tensor cores, for each product beside its columns
+constexpr double product_cycles = 0.361;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -284,7 +284,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                            types +
                        tile_latency;
   const double added =
-      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 2.0 * panel_positions(c)) : 0;
+      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *

@@ -19,14 +19,14 @@ using std::int64_t;
 // (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
 constexpr double memory_bytes_per_cycle = 15.7;
-constexpr double ragged_bytes = 2.56e-05;  // what a run's two partial sectors cost
-constexpr double run_cycles = 4.81;        // set-up of a stored run
+constexpr double ragged_bytes = 8.53e-06;  // what a run's two partial sectors cost
+constexpr double run_cycles = 4.8;         // set-up of a stored run
 constexpr double batch_latency = 140;      // operands read, first product of a batch
-constexpr double slab_latency = 5.39;      // a barrier
+constexpr double slab_latency = 5.83;      // a barrier
 constexpr double tile_latency = 4410;      // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 0.0767;    // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 2.64;      // of a warp, for an instruction of the epilogue
-constexpr double divided = 0.00417;   // staging, where eight rows are not whole lines and places take a division
+constexpr double pass_latency = 0.0256;    // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 2.63;      // of a warp, for an instruction of the epilogue
+constexpr double divided = 0.00139;   // staging, where eight rows are not whole lines and places take a division
 constexpr double load_latency = 563;  // from the request of a slot to its use, under load
 constexpr double through_latency =
     627;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores

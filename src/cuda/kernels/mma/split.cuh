@@ -3,7 +3,7 @@
 // Into TF32 numbers any can be split. fp16 numbers, whose products take half the time, have as many bits but a small
 // range: what is split into them is scaled by a power of two first, so that the largest of its neighbours is about
 // 2^15, and products are scaled back when they are added. Head and remainder hold 22 bits of a number that is at least
-// 2^-18 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
+// 2^-17 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
 #pragma once
 
 #include "ptx/half.cuh"
