@@ -477,8 +477,9 @@ constexpr int staged_pitch(const GemmConfig& c) {
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
   // more than the last panel.
-  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
-  if (c.channel_rows) {  // a quarter of what the warpgroup stages
+  const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
+  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
+  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
   }
@@ -2665,7 +2666,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_d9a276cc80b6_sm{architecture}",
+        name=f"tconv_kb81_c5d0da8b0031_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

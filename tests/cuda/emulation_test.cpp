@@ -514,6 +514,9 @@ TEST(Emulation, TilesThatShareSums) {
       {3, 96, 64, {2, 2, 3}, {2, 3, 3}, {1, 1, 1}, DType::f32, Precision::fp32, channels_first, 1},
       {2, 192, 64, {4, 5}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 2},
       {2, 144, 128, {6, 6}, {2, 2}, {2, 2}, DType::f16, Precision::fp32, channels_last, 1},
+      // Channels that are no vectors: nothing is staged.
+      {2, 96, 121, {9, 10}, {3, 3}, {1, 1}, DType::f32, Precision::fp32, channels_last, 1},
+      {1, 64, 79, {120}, {6}, {2}, DType::f32, Precision::tf32, channels_last, 1},
   };
   Emulator emulator;
   std::mt19937 rng(7);

@@ -20,6 +20,7 @@ constexpr double weight_share = 0.312;  // of the cost of other bytes: all multi
 constexpr double memory_bytes_per_cycle = 19.3;
 constexpr double ragged_bytes = 316;         // what a run's two partial sectors cost
 constexpr double group_latency = 476;        // a barrier, descriptors made uniform
+constexpr double split_pair_latency = 600;   // of fp32 whose sums are added while others are formed, and of other
 constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
 constexpr double chunk_latency = 2.18;       // a barrier
 constexpr double weight_latency = 1540;      // from the request of a slab to its use
@@ -276,8 +277,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
-  const double own = tensor + groups * (device::splits(c.math) ? split_group_latency : group_latency) +
-                     steps.types * chunks * chunk_latency;
+  const double per_group = !device::splits(c.math)         ? group_latency
+                           : device::split_buffers(c) == 2 ? split_pair_latency
+                                                           : split_group_latency;
+  const double own = tensor + groups * per_group + steps.types * chunks * chunk_latency;
   const double warpgroups = device::multiplying_warpgroups(c);
   const double chain = (c.in_turns ? std::max({warpgroups * own, own + epilogue, streamed})
                                    : std::max({members * tensor, streamed, own}) + epilogue) /

@@ -443,8 +443,9 @@ constexpr int staged_pitch(const GemmConfig& c) {
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
   // more than the last panel.
-  const int read = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
-  if (c.channel_rows) {  // a quarter of what the warpgroup stages
+  const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
+  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
+  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
     const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
     return max_of(round_up(staged, 16), read);
   }
