@@ -158,19 +158,18 @@ TEST_P(Compile, DenseDoubleGenericAndPack) {
 TEST_F(CompileHopper, Wgmma) {
   int compiled = 0;
   for (const Case& c : cases())
-    for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16})
+    for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::f16, Math::bf16})
       for (const bool last : {false, true}) {
         const Geometry g = geometry_of(c.layer);
         const Shape shape = shape_of(c.layer, c.batch, c.input);
-        const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
         RowPlan rows;
-        if (!make_wide_row_plan(g, per_word, math == Math::fp32 ? 2 : 1, last, rows) ||
-            !suits_warpgroups(g, math, rows))
+        if (!make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), last, rows) ||
+            !(math == Math::halves ? suits_halves(g, rows) : suits_warpgroups(g, math, rows)))
           continue;
         if ((last || math == Math::bf16) && compiled % 3 != 0 && ++compiled) continue;  // they differ in little
         Access access;
         access.x_channels_last = last, access.y_rows = !last, access.y_channels = last ? 4 : 1;
-        access.x_vector = last ? 4 : compiled % 2 ? 1 : 4 * per_word;
+        access.x_vector = last ? 4 : compiled % 2 ? 1 : 16 / device::element_bytes(math);
         const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
         ASSERT_FALSE(choices.empty()) << c.name;
         const CompiledCode code = nvrtc_compile(warpgroup_source(choices.front().config, rows), "sm_90a");
@@ -186,7 +185,7 @@ TEST_F(CompileHopper, Wgmma) {
 
 /// x turned into panels, and the tile that copies them: of each layer with many row blocks the best one.
 TEST_F(CompileHopper, TurnedX) {
-  for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16})
+  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::f16, Math::bf16})
     for (const auto load : {device::TurnLoad::element, device::TurnLoad::pair, device::TurnLoad::vector})
       EXPECT_EQ(spilled_bytes(nvrtc_compile(turn_source(math, load), "sm_90a").log), 0);
   Layer layer;
@@ -194,17 +193,22 @@ TEST_F(CompileHopper, TurnedX) {
   layer.padding = {1, 1};
   const Geometry g = geometry_of(layer);
   const Shape shape = shape_of(layer, 16, {8, 8});
-  for (const Math math : {Math::tf32, Math::fp32, Math::f16}) {
-    RowPlan rows;
-    ASSERT_TRUE(make_wide_row_plan(g, math == Math::f16 ? 2 : 1, math == Math::fp32 ? 2 : 1, false, 1, rows));
-    const auto choices = price_warpgroup_tiles(g, math, rows, shape, {}, {});
-    const auto turned = std::find_if(choices.begin(), choices.end(),
-                                     [](const TileChoice& choice) { return choice.config.turned; });
-    ASSERT_NE(turned, choices.end());
-    const CompiledCode code = nvrtc_compile(warpgroup_source(turned->config, rows), "sm_90a");
-    EXPECT_EQ(spilled_bytes(code.log), 0) << "math " << int(math);
-    EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
-  }
+  EXPECT_NO_THROW(nvrtc_compile(weight_scales_source(), "sm_90a"));
+  const Shape few = shape_of(layer, 1, {4, 4});
+  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::f16})
+    for (const bool split : {false, true}) {  // tiles that share sums
+      RowPlan rows;
+      ASSERT_TRUE(
+          make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), false, 1, rows));
+      const auto choices = price_warpgroup_tiles(g, math, rows, split ? few : shape, {}, {});
+      const auto turned = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+        return choice.config.turned && (choice.config.depth_splits > 1) == split;
+      });
+      ASSERT_NE(turned, choices.end());
+      const CompiledCode code = nvrtc_compile(warpgroup_source(turned->config, rows), "sm_90a");
+      EXPECT_EQ(spilled_bytes(code.log), 0) << "math " << int(math);
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+    }
 }
 
 TEST_F(CompileErrors, CarryTheLog) {

@@ -11,6 +11,7 @@
 
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/kernels/launch_rules.cuh"
 
 namespace tconv::cuda {
 namespace {
@@ -30,6 +31,7 @@ Geometry random_geometry(std::mt19937& rng) {
   return g;
 }
 
+using device::GemmConfig;
 using Key = std::tuple<int, int, int, int>;  // channel, kd, kh, kw
 
 /// The tap at which a phase reads q − shift, from k·dilation = shift·stride + phase.
@@ -165,6 +167,57 @@ TEST(RowPlan, FewRowsHaveSeveralInputsInAPosition) {
   EXPECT_EQ(inputs(64, 16, {1, 2, 2}, 2), 1);        // nor here
   EXPECT_EQ(inputs(30, 32, {1, 3, 3}, 1, true), 1);  // panels cannot load
   EXPECT_EQ(inputs(32, 32, {1, 3, 3}, 1, false, 2), 1);
+}
+
+/// Positions that begin with the first output of every phase: of each output exactly one position and phase, at
+/// the same tap and input as before, and no more positions than outputs of a phase.
+TEST(RowPlan, FromFirstOutput) {
+  std::mt19937 rng(13);
+  int moved_plans = 0;
+  for (int round = 0; round < 400; ++round) {
+    const Geometry g = random_geometry(rng);
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 1 + round % 2, 1, round % 3 == 0, 1, plan)) continue;
+    const GemmConfig before = layer_config(g, device::Math::tf32, plan);
+    const auto moved = from_first_output(plan, before.stride, before.padding);
+    if (!moved) continue;
+    ++moved_plans;
+    const GemmConfig after = layer_config(g, device::Math::tf32, *moved);
+    EXPECT_EQ(device::first_phase(after), moved->first_phase);
+    ASSERT_EQ(moved->types.size(), plan.types.size());
+    for (std::size_t t = 0; t < plan.types.size(); ++t) {
+      const BlockType &a = plan.types[t], &b = moved->types[t];
+      ASSERT_EQ(a.lines.size(), b.lines.size());
+      ASSERT_EQ(a.steps.size(), b.steps.size());
+      for (std::size_t l = 0; l < a.lines.size(); ++l) {
+        if (a.lines[l].channel < 0) continue;
+        EXPECT_EQ(a.lines[l].channel, b.lines[l].channel);
+        const auto same_phase = [](int x, int y, int stride) { return (x - y) % stride == 0; };
+        EXPECT_TRUE(same_phase(a.lines[l].phase_d, b.lines[l].phase_d, before.stride.d));
+        EXPECT_TRUE(same_phase(a.lines[l].phase_h, b.lines[l].phase_h, before.stride.h));
+        for (const auto& [phase, first, stride] :
+             {std::tuple{b.lines[l].phase_d, moved->first_phase.d, before.stride.d},
+              {b.lines[l].phase_h, moved->first_phase.h, before.stride.h}}) {
+          EXPECT_GE(phase, first);
+          EXPECT_LT(phase, first + stride);
+        }
+        for (std::size_t i = 0; i < a.steps.size(); ++i) {
+          const Int3 x = a.steps[i].low, y = b.steps[i].low;
+          EXPECT_EQ(x.d * before.stride.d + a.lines[l].phase_d, y.d * before.stride.d + b.lines[l].phase_d);
+          EXPECT_EQ(x.h * before.stride.h + a.lines[l].phase_h, y.h * before.stride.h + b.lines[l].phase_h);
+          EXPECT_EQ(x.w, y.w);
+          EXPECT_TRUE(y.d >= 0 && y.d <= moved->reach.d && y.h >= 0 && y.h <= moved->reach.h);
+        }
+      }
+    }
+    for (const int out : {1, 2, 7, 20}) {
+      const Int3 positions = device::positions_of(after, Int3{out, out, out});
+      if (moved->first_phase.d < 0) EXPECT_EQ(positions.d, device::ceil_div(out, before.stride.d));
+      if (moved->first_phase.h < 0) EXPECT_EQ(positions.h, device::ceil_div(out, before.stride.h));
+      EXPECT_EQ(positions.w, device::positions_of(before, Int3{out, out, out}).w);
+    }
+  }
+  EXPECT_GT(moved_plans, 50);
 }
 
 /// A plan of positions of several inputs is the panel kernel's alone: it has a tile for every shape.
