@@ -212,8 +212,12 @@ TEST(RowPlan, FromFirstOutput) {
     }
     for (const int out : {1, 2, 7, 20}) {
       const Int3 positions = device::positions_of(after, Int3{out, out, out});
-      if (moved->first_phase.d < 0) EXPECT_EQ(positions.d, device::ceil_div(out, before.stride.d));
-      if (moved->first_phase.h < 0) EXPECT_EQ(positions.h, device::ceil_div(out, before.stride.h));
+      if (moved->first_phase.d < 0) {
+        EXPECT_EQ(positions.d, device::ceil_div(out, before.stride.d));
+      }
+      if (moved->first_phase.h < 0) {
+        EXPECT_EQ(positions.h, device::ceil_div(out, before.stride.h));
+      }
       EXPECT_EQ(positions.w, device::positions_of(before, Int3{out, out, out}).w);
     }
   }
