@@ -1054,8 +1054,17 @@ __device__ inline float finite_magnitude(float value) {
 __device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
 __device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
 __device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
-/// What undoes the scales of both operands of a product. Beyond the largest number only products are that are, too.
-__device__ inline float unscale(float x, float weights) { return fminf(x * weights, __uint_as_float(0x7f000000)); }
+/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
+/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
+/// small for a number, and too large only where x is beyond 2^121.
+struct Unscale {
+  float of_part = 1, of_sum = 1;
+  __device__ Unscale() {}
+  __device__ explicit Unscale(float scale) {
+    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
+    of_part = __uint_as_float(u32(of_parts) << 23), of_sum = __uint_as_float(u32(exponent - of_parts + 127) << 23);
+  }
+};
 
 }  // namespace tconv::device
 // ---- ptx/mma.cuh
@@ -3418,6 +3427,7 @@ struct PanelGemm {
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
     Turns turns;
+    const FirstOperands first(shared);
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       const typename Store::Bias bias(p, tile);
@@ -3426,10 +3436,10 @@ struct PanelGemm {
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       turns.wait();
       if constexpr (split) {
-        multiply_split(sum, p, tile, shared, weights, panel);
+        multiply_split(sum, p, tile, shared, first, weights, panel);
         turns.pass();
       } else {
-        multiply(sum, tile, shared, weights, panel, turns);
+        multiply(sum, tile, shared, first, weights, panel, turns);
       }
       if constexpr (C.depth_splits > 1) {
         unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
@@ -3477,20 +3487,12 @@ struct PanelGemm {
       for (int i = 0; i < registers; ++i) sum[t][i] = 0;
   }
 
-  /// Where the weights of a group of steps are.
-  __device__ static u32 slab_of(const Shared& shared, const Weights& weights, int chunk, int step) {
+  /// Where the weights of a group of steps are, from those that are there to stay or from the first slot.
+  __device__ static int slab_place_of(const Weights& weights, int chunk, int step) {
     if constexpr (resident)
-      return shared.resident_weights + block() * resident_bytes(C) +
-             (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
+      return (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
     else
-      return shared.weights_of(block()) + weights.next.slot * row_slab_bytes(C);
-  }
-  /// The positions of this part of the box in a panel.
-  __device__ static u32 panel_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
-    const u32 at = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
-    if constexpr (C.box_parts == 1) return at;
-    static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
-    return at + part() * panel_part_stride(C) * 16;
+      return weights.next.slot * row_slab_bytes(C);
   }
   /// The weights of an octet and a step of a group.
   __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
@@ -3498,31 +3500,69 @@ struct PanelGemm {
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
   __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
-
-  /// Whether a panel is there already; the same for all lanes of a warp.
-  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
-    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
-    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
+  /// The same, for what is no constant; and made uniform.
+  __device__ static u64 uniform_further(u64 operand, int bytes) {
+    const u32 low = u32(operand) + u32(bytes) / 16;  // the upper half is a constant, and stays one
+    return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
   }
+
+  /// Descriptors of what a warpgroup multiplies, in the first slots: everything else is a few additions away from them.
+  struct FirstOperands {
+    u64 weights, x;
+    __device__ explicit FirstOperands(const Shared& shared)
+        : weights(ptx::wgmma_operand(resident ? shared.resident_weights + block() * resident_bytes(C)
+                                              : shared.weights_of(block()))) {
+      static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
+      const int of_part = C.box_parts == 1 ? 0 : part() * panel_part_stride(C) * 16;
+      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
+    }
+  };
+
+  /// Whether every type has its steps in one group: where they read is known for a whole tile then.
+  __device__ static constexpr bool one_group_a_chunk() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) != group_steps) return false;
+    return true;
+  }
+  /// Calls `group(step)` for each group of a tile's steps.
+  template <class Group>
+  __device__ static void each_group(int steps, const Group& group) {
+    if constexpr (one_group_a_chunk()) {
+      group(0);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps) group(step);
+    }
+  }
+  /// Where the steps of a group read a panel, in bytes from its first position.
+  struct Offsets {
+    int of_step[group_steps];
+    __device__ explicit Offsets(int entry) {
+#pragma unroll
+      for (int s = 0; s < group_steps; ++s) of_step[s] = Tables::low_offset(entry + s) * 16;
+    }
+  };
 
   /// The first operands of a group of steps. Made before they are waited for.
   struct Operands {
     u64 weights, x[group_steps];
-    __device__ Operands(u32 slab, u32 panel, int entry) : weights(ptx::wgmma_operand(slab)) {
-      if constexpr (C.types == 1 && group_steps == Tables::steps(0)) {  // all offsets are constants
-        const u64 first = ptx::wgmma_panel(panel, panel_slice_bytes(C));
+    __device__ Operands(const FirstOperands& first, int slab, int slot, const Offsets& offsets)
+        : weights(uniform_further(first.weights, slab)) {
+      if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
+        const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
 #pragma unroll
-        for (int s = 0; s < group_steps; ++s) x[s] = further(first, Tables::low_offset(s) * 16);
+        for (int s = 0; s < group_steps; ++s) x[s] = further(panel, Tables::low_offset(s) * 16);
       } else {
 #pragma unroll
         for (int s = 0; s < group_steps; ++s)
-          x[s] = ptx::wgmma_panel(panel + Tables::low_offset(entry + s) * 16, panel_slice_bytes(C));
+          x[s] = uniform_further(first.x, slot * panel_bytes(C) + offsets.of_step[s]);
       }
     }
   };
 
   __device__ static void multiply(float (&sum)[position_tiles][registers], const Tile& tile, const Shared& shared,
-                                  Weights& weights, Ring<C.panel_stages>& panel, const Turns& turns) {
+                                  const FirstOperands& first, Weights& weights, Ring<C.panel_stages>& panel,
+                                  const Turns& turns) {
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
     const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
@@ -3531,23 +3571,16 @@ struct PanelGemm {
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
     if constexpr (!one_group) clear(sum);
     if (steps == 0) return turns.pass();
-    bool first = true, released = false;
+    bool began = false;
     auto used_weights = weights.next;
     auto used_panel = panel;
+    const Offsets of_tile(entry);
 #pragma unroll 1
     for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
-      // Where the next panel is not there yet, the one before it is handed back first: it may be what the loading
-      // threads wait for.
-      if (chunk > first_of_tile && !is_full(shared, panel)) {
-        ptx::wgmma_wait<0>();
-        release(shared.panel_empty(used_panel.slot));
-        released = true;
-      }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      const u32 at = panel_of(shared, panel);
-#pragma unroll 1
-      for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
-        const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
+      each_group(steps, [&](int step) {
+        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
+                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
         if constexpr (!resident)
           ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
         ptx::wgmma_fence();
@@ -3565,14 +3598,14 @@ struct PanelGemm {
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
         // The products before these are complete: what they read may be overwritten.
-        if (!first) {
+        if (began) {
           weights.refill(used_weights);
-          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
-          released = false;
+          if (step == 0) release(shared.panel_empty(used_panel.slot));
         }
         used_weights = weights.next;
-        first = false;
-      }
+        began = true;
+        weights.next.advance();
+      });
       used_panel = panel;
     }
     turns.pass();
@@ -3588,31 +3621,31 @@ struct PanelGemm {
   /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
   /// addition rounds. While the sums of one product are added, the next one is formed.
   __device__ static void multiply_split(float (&sum)[position_tiles][registers], const ForwardParams& p,
-                                        const Tile& tile, const Shared& shared, Weights& weights,
-                                        Ring<C.panel_stages>& panel) {
+                                        const Tile& tile, const Shared& shared, const FirstOperands& first,
+                                        Weights& weights, Ring<C.panel_stages>& panel) {
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
     clear(sum);
     if (steps == 0) return;
-    float of_weights[2] = {1, 1};  // what undoes the scale of each of the thread's two rows
+    const Offsets of_tile(entry);
+    Unscale of_weights[2];  // of each of the thread's two rows
     if constexpr (scaled) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         if (const int channel = Store::channel_of_half(p, tile, half); channel >= 0)
-          of_weights[half] = p.scales[channel];
+          of_weights[half] = Unscale(p.scales[channel]);
     }
 #pragma unroll 1
     for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      const u32 at = panel_of(shared, panel);
       float scale[2];  // of products, undone
       if constexpr (scaled) {
         const float of_x = unscale_for(largest_of(shared.panels + panel.slot * panel_bytes(C)));
-        scale[0] = unscale(of_x, of_weights[0]), scale[1] = unscale(of_x, of_weights[1]);
+        scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
-#pragma unroll 1
-      for (int step = 0; step < steps; step += group_steps, weights.next.advance()) {
-        const Operands operands(slab_of(shared, weights, chunk, step), at, entry + step);
+      each_group(steps, [&](int step) {
+        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
+                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
         if constexpr (!resident)
           ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
         constexpr int buffers = split_buffers(C);
@@ -3635,8 +3668,15 @@ struct PanelGemm {
           }
         }
         weights.refill(weights.next);
-      }
+        weights.next.advance();
+      });
       release(shared.panel_empty(panel.slot));
+    }
+    if constexpr (scaled) {
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r) sum[t][r] *= of_weights[r / 2 % 2].of_sum;
     }
   }
 
@@ -4465,7 +4505,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_c60b6a3d8c06_sm{architecture}",
+        name=f"tconv_kb79_b79310ac9832_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -1054,8 +1054,17 @@ __device__ inline float finite_magnitude(float value) {
 __device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
 __device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
 __device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
-/// What undoes the scales of both operands of a product. Beyond the largest number only products are that are, too.
-__device__ inline float unscale(float x, float weights) { return fminf(x * weights, __uint_as_float(0x7f000000)); }
+/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
+/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
+/// small for a number, and too large only where x is beyond 2^121.
+struct Unscale {
+  float of_part = 1, of_sum = 1;
+  __device__ Unscale() {}
+  __device__ explicit Unscale(float scale) {
+    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
+    of_part = __uint_as_float(u32(of_parts) << 23), of_sum = __uint_as_float(u32(exponent - of_parts + 127) << 23);
+  }
+};
 
 }  // namespace tconv::device
 // ---- ptx/mma.cuh
@@ -2666,7 +2675,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_c5d0da8b0031_sm{architecture}",
+        name=f"tconv_kb81_fd59e54e1e66_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

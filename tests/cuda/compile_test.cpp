@@ -176,7 +176,8 @@ TEST_F(CompileHopper, Wgmma) {
         // Addresses may wait in memory while a tile is stored, which rows of three phases have many of; sums may
         // not.
         EXPECT_LE(spilled_bytes(code.log), 1024) << c.name << ", math " << int(math);
-        EXPECT_EQ(code.log.find("C75"), std::string::npos) << c.name << ": wgmma is serialised";
+        EXPECT_EQ(code.log.find("C75"), std::string::npos)
+            << c.name << ", math " << int(math) << ": wgmma is serialised: " << code.log;
         EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), "sm_90a"));
         ++compiled;
       }

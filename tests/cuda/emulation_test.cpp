@@ -279,14 +279,19 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
 
   const auto plan = make_plan(layer, device);
   const auto binding = plan->bind(s);
-  std::vector<unsigned char> workspace(binding->workspace_bytes(Pass::forward, 1, true) + 64);
+  // What is in it does not matter, and nothing behind it is touched.
+  const std::size_t workspace_bytes = binding->workspace_bytes(Pass::forward, 1, true);
+  std::vector<unsigned char> workspace(workspace_bytes + 64, 0xff);
   const ConstTensor xc = xt, wc = wt, bc = bt;
   RunOptions options;
-  options.workspace = workspace.data(), options.workspace_bytes = workspace.size();
+  options.workspace = workspace.data(), options.workspace_bytes = workspace_bytes;
   binding->run(
       Pass::forward,
       {.input = &xc, .weight = &wc, .bias = layer.bias ? &bc : nullptr, .grad_output = nullptr, .output = &yt},
       options);
+  EXPECT_TRUE(std::all_of(workspace.begin() + std::ptrdiff_t(workspace_bytes), workspace.end(),
+                          [](unsigned char byte) { return byte == 0xff; }))
+      << c.text;
   const std::string kernel = binding->kernel_name(Pass::forward);
   const std::string family =
       kernel.substr(0, kernel.find("_gemm") == std::string::npos ? kernel.size() : kernel.find("_gemm"));
@@ -556,6 +561,10 @@ TEST(Emulation, ScaledHalves) {
       {2, 64, 256, {4, 7}, {3, 3}, {1, 1}, channels_last, "turned", 1, 1, 0.8, true, 1},
       {2, 32, 32, {4, 120}, {3, 3}, {1, 1}, channels_first, "1", 1, 1e-38, 1, false, 2},
       {2, 64, 16, {3, 64}, {2, 5}, {1, 1}, channels_last, "1", 1e-3, 1, 3, false, 4},
+      // Products near the smallest and the largest numbers.
+      {2, 32, 64, {5, 41}, {3, 3}, {1, 1}, channels_first, "1", 1e-19, 1e-18, 1, false, 1},
+      {2, 32, 64, {5, 41}, {3, 3}, {1, 1}, channels_first, "joined", 1e36, 1, 0.9, false, 1},
+      {1, 128, 64, {100}, {4}, {1}, channels_first, "1", 1e17, 1e19, 1, false, 1},
   };
   Emulator emulator;
   std::mt19937 rng(5);

@@ -208,7 +208,7 @@ TEST(Export, WidthsWhoseBoxesWouldBeginBetweenVectorsAreRefused) {
            std::to_string(x_vector) + ", .types = 1, .channel_blocks = 1, .x_phases = 1, .box = {1, 1, " +
            std::to_string(box_width) +
            "}, .warps_m = 1, .warps_n = 1, .octet_group = 1, .blocks_per_sm = 1, .images = 1, " +
-           ".window = 1, .team_blocks = 1, .box_parts = 1}; void forward(ForwardParams) {}";
+           ".window = 1, .team_blocks = 1, .box_parts = 1, .depth_splits = 1}; void forward(ForwardParams) {}";
   };
   // The first kernel that will do, by its place; or that none does.
   const std::string main_function = R"(

@@ -257,6 +257,42 @@ TEST(Tiles, PositionsOfSeveralInputsAreServed) {
   EXPECT_EQ(served, 150);
 }
 
+/// Of the kernels of warpgroups, in every way of splitting numbers and sums.
+TEST(Tiles, EveryTileOfWarpgroupsFitsTheDevice) {
+  std::mt19937 rng(15);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  const DeviceLimits limits;
+  std::int64_t split = 0;
+  for (int round = 0; round < 200; ++round) {
+    Geometry g = random_geometry(rng);
+    g.group_in = pick(16, 800), g.group_out = pick(17, 200);
+    if (round % 2) g.stride[0] = g.kernel[0] = 1, g.padding[0] = 0;
+    const auto math = static_cast<device::Math>(round % 5);
+    const bool last = round % 3 == 0;
+    RowPlan plan;
+    if (!make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), last,
+                            round % 4 ? 1 : 2, plan))
+      continue;
+    Shape shape;
+    shape.batch = pick(1, 4);
+    for (std::size_t d = 0; d < 3; ++d) {
+      shape.input[d] = d == 0 && round % 2 ? 1 : pick(1, d == 2 ? 90 : 6);
+      shape.output[d] = std::max<std::int64_t>(
+          1, (shape.input[d] - 1) * g.stride[d] - 2 * g.padding[d] + g.dilation[d] * (g.kernel[d] - 1) + 1);
+    }
+    Access access;
+    access.x_channels_last = last, access.y_rows = !last, access.x_vector = last && g.group_in % 4 == 0 ? 4 : 1;
+    for (const TileChoice& choice : price_warpgroup_tiles(g, math, plan, shape, access, limits)) {
+      const auto& c = choice.config;
+      ASSERT_LE(device::team_shared_bytes(c), limits.shared_per_block) << "round " << round;
+      ASSERT_LE(c.blocks_per_sm * (device::team_shared_bytes(c) + 1024), limits.shared_per_multiprocessor);
+      ASSERT_LE(c.depth_splits, device::chunks_of(c));
+      split += c.depth_splits > 1;
+    }
+  }
+  EXPECT_GT(split, 1000);
+}
+
 TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {
   std::mt19937 rng(9);
   for (int round = 0; round < 60; ++round) {

@@ -335,7 +335,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
            c.turned && c.resident_steps == 0 && steps.types == c.types &&
            c.depth_splits <= std::min(most_splits, device::chunks_of(c)) && tiles * (c.depth_splits - 1) < teams;
            c.depth_splits *= 2)
-        choices.push_back({c, panel_cycles(c, rows, shape, limits)});
+        if (fits(c, limits)) choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       c.depth_splits = 1;
     };
     c.in_turns = false;

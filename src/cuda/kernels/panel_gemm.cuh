@@ -447,7 +447,7 @@ struct PanelGemm {
   /// Whether every type has its steps in one group: where they read is known for a whole tile then.
   __device__ static constexpr bool one_group_a_chunk() {
     for (int type = 0; type < C.types; ++type)
-      if (Tables::steps(type) > 0 && Tables::steps(type) != group_steps) return false;
+      if (Tables::steps(type) != group_steps) return false;
     return true;
   }
   /// Calls `group(step)` for each group of a tile's steps.
@@ -554,12 +554,12 @@ struct PanelGemm {
     clear(sum);
     if (steps == 0) return;
     const Offsets of_tile(entry);
-    float of_weights[2] = {1, 1};  // what undoes the scale of each of the thread's two rows
+    Unscale of_weights[2];  // of each of the thread's two rows
     if constexpr (scaled) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
         if (const int channel = Store::channel_of_half(p, tile, half); channel >= 0)
-          of_weights[half] = p.scales[channel];
+          of_weights[half] = Unscale(p.scales[channel]);
     }
 #pragma unroll 1
     for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
@@ -567,7 +567,7 @@ struct PanelGemm {
       float scale[2];  // of products, undone
       if constexpr (scaled) {
         const float of_x = unscale_for(largest_of(shared.panels + panel.slot * panel_bytes(C)));
-        scale[0] = unscale(of_x, of_weights[0]), scale[1] = unscale(of_x, of_weights[1]);
+        scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
       each_group(steps, [&](int step) {
         const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
@@ -597,6 +597,12 @@ struct PanelGemm {
         weights.next.advance();
       });
       release(shared.panel_empty(panel.slot));
+    }
+    if constexpr (scaled) {
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r) sum[t][r] *= of_weights[r / 2 % 2].of_sum;
     }
   }
 
