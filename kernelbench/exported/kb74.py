@@ -3506,6 +3506,12 @@ struct PanelGemm {
     return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
   }
 
+  /// Whether a panel is there already; the same for all lanes of a warp.
+  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
+    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
+  }
+
   /// Descriptors of what a warpgroup multiplies, in the first slots: everything else is a few additions away from them.
   struct FirstOperands {
     u64 weights, x;
@@ -3571,12 +3577,21 @@ struct PanelGemm {
     constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
     if constexpr (!one_group) clear(sum);
     if (steps == 0) return turns.pass();
-    bool began = false;
+    bool began = false, released = false;
     auto used_weights = weights.next;
     auto used_panel = panel;
     const Offsets of_tile(entry);
 #pragma unroll 1
     for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
+      // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
+      // what the loading threads wait for.
+      if constexpr (C.panel_stages == 2) {
+        if (chunk > first_of_tile && !is_full(shared, panel)) {
+          ptx::wgmma_wait<0>();
+          release(shared.panel_empty(used_panel.slot));
+          released = true;
+        }
+      }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       each_group(steps, [&](int step) {
         const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
@@ -3600,7 +3615,8 @@ struct PanelGemm {
         // The products before these are complete: what they read may be overwritten.
         if (began) {
           weights.refill(used_weights);
-          if (step == 0) release(shared.panel_empty(used_panel.slot));
+          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          released = false;
         }
         used_weights = weights.next;
         began = true;
@@ -4505,7 +4521,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_f84071fcb194_sm{architecture}",
+        name=f"tconv_kb74_433c3f02fd3d_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -18,22 +18,22 @@ using std::int64_t;
 // Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
 // (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
-constexpr double memory_bytes_per_cycle = 15.7;
-constexpr double ragged_bytes = 8.53e-06;  // what a run's two partial sectors cost
-constexpr double run_cycles = 4.8;         // set-up of a stored run
-constexpr double batch_latency = 140;      // operands read, first product of a batch
-constexpr double slab_latency = 5.83;      // a barrier
-constexpr double tile_latency = 4410;      // first x of a tile, its place and lines worked out
-constexpr double pass_latency = 0.0256;    // barriers, and sums staged before the first is stored
-constexpr double issue_cycles = 2.63;      // of a warp, for an instruction of the epilogue
-constexpr double divided = 0.00139;   // staging, where eight rows are not whole lines and places take a division
-constexpr double load_latency = 563;  // from the request of a slot to its use, under load
+constexpr double memory_bytes_per_cycle = 15.3;
+constexpr double ragged_bytes = 0.00206;  // what a run's two partial sectors cost
+constexpr double run_cycles = 5.52;       // set-up of a stored run
+constexpr double batch_latency = 118;     // operands read, first product of a batch
+constexpr double slab_latency = 62.3;     // a barrier
+constexpr double tile_latency = 3910;     // first x of a tile, its place and lines worked out
+constexpr double pass_latency = 6.2;      // barriers, and sums staged before the first is stored
+constexpr double issue_cycles = 3.18;     // of a warp, for an instruction of the epilogue
+constexpr double divided = 0.337;      // staging, where eight rows are not whole lines and places take a division
+constexpr double load_latency = 1270;  // from the request of a slot to its use, under load
 constexpr double through_latency =
-    627;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
+    595;  // of 16-bit channels first, whose pairs are joined in registers: two loads, then stores
 // What prices of this kernel do not know, which vary more than those of the other; in fp32 they do not.
 constexpr double doubt = 1.25;
 constexpr double launch_latency = 7000;
-constexpr double overlap_lost = 0.546;  // of what teams could hide of each other
+constexpr double overlap_lost = 0.58;  // of what teams could hide of each other
 
 /// Of a chunk of 16-bit channels first: how many times in a row a loading thread waits for memory (x_tile.cuh).
 int joined_passes(const GemmConfig& c) {
