@@ -2036,9 +2036,9 @@ struct PanelChannelStore {
   };
 
   /// The output channel of one of them; -1: it has none.
-  __device__ static int channel_of_half(const ForwardParams& p, const Tile& tile, int half) {
-    const Row row(p, tile, row_of(half));
-    return row.exists ? row.channel : -1;
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
+    return line.exists ? line.channel : -1;
   }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
@@ -2213,14 +2213,14 @@ struct PanelStore {
     __device__ Bias(const ForwardParams& p, const Tile& tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int channel = channel_of_half(p, tile, half);
+        const int channel = channel_of_half(tile, half);
         of_half[half] =
             p.bias && channel >= 0 ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
       }
     }
   };
   /// The output channel of one of a thread's two rows; -1: it has none.
-  __device__ static int channel_of_half(const ForwardParams&, const Tile& tile, int half) {
+  __device__ static int channel_of_half(const Tile& tile, int half) {
     const Line line(tile, first_line(half) + line_of_lane());
     return line.exists ? line.channel : -1;
   }
@@ -3574,7 +3574,7 @@ struct PanelGemm {
     const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
-    constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
+    constexpr bool one_group = chunks == 1 && C.types == 1 && one_group_a_chunk();
     if constexpr (!one_group) clear(sum);
     if (steps == 0) return turns.pass();
     bool began = false, released = false;
@@ -3648,7 +3648,7 @@ struct PanelGemm {
     if constexpr (scaled) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        if (const int channel = Store::channel_of_half(p, tile, half); channel >= 0)
+        if (const int channel = Store::channel_of_half(tile, half); channel >= 0)
           of_weights[half] = Unscale(p.scales[channel]);
     }
 #pragma unroll 1
@@ -3878,7 +3878,12 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
 
-constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), 256}; }
+constexpr int scale_threads = 256;
+constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), scale_threads}; }
+
+/// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
+constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
+constexpr int turn_shared_bytes(Math math) { return math == Math::halves ? turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -4521,7 +4526,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_433c3f02fd3d_sm{architecture}",
+        name=f"tconv_kb74_4f534b107dd3_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

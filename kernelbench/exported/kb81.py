@@ -2064,7 +2064,12 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
 
-constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), 256}; }
+constexpr int scale_threads = 256;
+constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), scale_threads}; }
+
+/// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
+constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
+constexpr int turn_shared_bytes(Math math) { return math == Math::halves ? turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -2675,7 +2680,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_fd59e54e1e66_sm{architecture}",
+        name=f"tconv_kb81_ed8501087788_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -129,7 +129,7 @@ struct State {
     packing.kernel = get_kernel({pack_source(pack_config(geometry, as, rows), rows, geometry), "pack", 0}, device);
     if (as == Math::halves) {
       packing.scales = aligned_up(packing.offset + packing.bytes);
-      packing.find_scales = get_kernel({weight_scales_source(), "find", 64}, device);
+      packing.find_scales = get_kernel({weight_scales_source(), "find", device::scale_shared_bytes}, device);
     }
     packing.rows = std::move(rows);
     packings.push_back(std::move(packing));
@@ -388,9 +388,9 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   if (gemm->config.turned) {
     const bool vectors = access.x_channels_last && access.x_vector == 4;
     const Math math = gemm->config.math;
-    gemm->turn = get_kernel({turn_source(math, device::turn_load(gemm->config, vectors)), "turn",
-                             math == Math::halves ? device::turn_threads / device::warp_size * 4 : 0},
-                            s.device);
+    gemm->turn = get_kernel(
+        {turn_source(math, device::turn_load(gemm->config, vectors)), "turn", device::turn_shared_bytes(math)},
+        s.device);
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;
@@ -518,39 +518,41 @@ std::string CudaBinding::kernel_name(Pass pass) const {
 }
 
 /// How the weights of a layer are packed: for the kernels of warpgroups where they suit it, else for the general
-/// one; and where it has few rows, also for positions of several inputs, which shapes of wide rows take.
+/// one; where it has few rows, also for positions of several inputs, which shapes of wide rows take; and fp32 also
+/// as halves.
 void plan_packings(State& s) {
-  const int per_word = device::channels_per_word(s.math), parts = device::weight_parts(s.math);
   const bool last = s.layer.layout == Layout::channels_last;
-  RowPlan rows;
-  const auto wide = [&](int inputs) {
-    return make_wide_row_plan(s.geometry, per_word, parts, last, inputs, rows) &&
-           suits_warpgroups(s.geometry, s.math, rows);
-  };
   const bool warpgroups = s.device.major == 9 && !std::getenv("TCONV_NO_WGMMA");
   // For tests and timings: as many inputs of a position as are asked for.
   const char* const asked = std::getenv("TCONV_X_PHASES");
-  if (warpgroups && wide(asked ? std::max(1, std::atoi(asked)) : 1))
-    s.add_packing(Family::warpgroup, s.math, std::move(rows));
-  else if (RowPlan general; make_row_plan(s.geometry, per_word, 4, general)) {
-    const bool may_suit = warpgroups && s.limits.turns &&
-                          make_wide_row_plan(s.geometry, per_word, parts, last, 1, rows) &&
-                          may_suit_warpgroups(s.geometry, s.math, rows);
+  const int inputs = asked ? std::max(1, std::atoi(asked)) : 1;
+  RowPlan rows;
+  const auto plan = [&](Math math, int x_phases) {
+    return make_wide_row_plan(s.geometry, device::channels_per_word(math), device::weight_parts(math), last,
+                              x_phases, rows);
+  };
+  const auto add_wide = [&](Math math) {
+    const bool added = plan(math, inputs) && suits_warpgroups(s.geometry, math, rows);
+    if (added) s.add_packing(Family::warpgroup, math, std::move(rows));
+    return added;
+  };
+  const auto add_several_inputs = [&](Math math) {
+    if (!asked &&
+        make_wide_row_plan(s.geometry, device::channels_per_word(math), device::weight_parts(math), last, rows) &&
+        rows.x_phases > 1 && suits_warpgroups(s.geometry, math, rows))
+      s.add_packing(Family::warpgroup, math, std::move(rows));
+  };
+  if (RowPlan general; !(warpgroups && add_wide(s.math)) &&
+                       make_row_plan(s.geometry, device::channels_per_word(s.math), 4, general)) {
     s.add_packing(Family::gemm, s.math, std::move(general));
-    if (may_suit) s.add_packing(Family::warpgroup, s.math, std::move(rows));
+    if (warpgroups && s.limits.turns && plan(s.math, 1) && may_suit_warpgroups(s.geometry, s.math, rows))
+      s.add_packing(Family::warpgroup, s.math, std::move(rows));
   }
   if (s.packings.empty() || !warpgroups || !s.limits.turns) return;
-  if (!asked && make_wide_row_plan(s.geometry, per_word, parts, last, rows) && rows.x_phases > 1 &&
-      suits_warpgroups(s.geometry, s.math, rows))
-    s.add_packing(Family::warpgroup, s.math, std::move(rows));
+  add_several_inputs(s.math);
   if (s.math != Math::fp32 || std::getenv("TCONV_NO_HALVES")) return;
-  const int halves = device::channels_per_word(Math::halves);
-  if (make_wide_row_plan(s.geometry, halves, parts, last, asked ? std::max(1, std::atoi(asked)) : 1, rows) &&
-      suits_halves(s.geometry, rows))
-    s.add_packing(Family::warpgroup, Math::halves, std::move(rows));
-  if (!asked && make_wide_row_plan(s.geometry, halves, parts, last, rows) && rows.x_phases > 1 &&
-      suits_halves(s.geometry, rows))
-    s.add_packing(Family::warpgroup, Math::halves, std::move(rows));
+  add_wide(Math::halves);
+  add_several_inputs(Math::halves);
 }
 
 }  // namespace

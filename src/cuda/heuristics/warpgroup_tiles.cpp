@@ -111,7 +111,19 @@ double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
 
 }  // namespace
 
+namespace {
+
+bool suits_halves(const Geometry& g, const RowPlan& rows) {
+  // Of a sum of few products what their operands lose is more than what additions lose.
+  constexpr double fewest = 96;
+  return suits_panels(g, channels_per_word(Math::halves), rows) && rows.rows() > 16 && g.group_in >= 16 &&
+         words_summed(g, 1, rows) >= fewest;
+}
+
+}  // namespace
+
 bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
+  if (math == Math::halves) return suits_halves(g, rows);
   const int per_word = channels_per_word(math);
   if (g.group_in <= 4 * per_word) return false;
   // Few rows read positions from shared memory for few products, and short sums are soon stored: there the general
@@ -123,14 +135,6 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   // Channels last, the general kernel stores single elements, and panels have whole lines.
   const bool panels = rows.channel_rows && g.group_in % (4 * per_word) == 0;
   return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
-}
-
-bool suits_halves(const Geometry& g, const RowPlan& rows) {
-  // Of a sum of few products what their operands lose is more than what additions lose.
-  constexpr double fewest = 96;
-  const int per_word = channels_per_word(Math::halves);
-  return suits_panels(g, per_word, rows) && rows.rows() > 16 && g.group_in >= 16 &&
-         words_summed(g, 1, rows) >= fewest;
 }
 
 bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {

@@ -15,12 +15,11 @@
 
 namespace tconv::cuda {
 
-/// Whether the warpgroup kernels are ahead of the general one, whatever the shape; `rows` is a wide plan.
+/// Whether the warpgroup kernels are ahead of the general one, whatever the shape; `rows` is a wide plan. Of
+/// halves: whether they serve at all, and sums are of so many products that they are as accurate as those of fp32.
 bool suits_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
 /// Whether they may be, where the shape decides: panels store short sums faster.
 bool may_suit_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
-/// fp32: whether numbers may be split into halves. Sums of few products would be less accurate than those of fp32.
-bool suits_halves(const Geometry& geometry, const RowPlan& rows);
 
 /// All tiles that fit, cheapest first.
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,

@@ -119,7 +119,12 @@ constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
   return {unsigned(between(1, parts_of(p.words, 2048), multiprocessors * 16)), 256};  // eight pieces, see pack.cuh
 }
 
-constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), 256}; }
+constexpr int scale_threads = 256;
+constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p.group_out), scale_threads}; }
+
+/// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
+constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
+constexpr int turn_shared_bytes(Math math) { return math == Math::halves ? turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 

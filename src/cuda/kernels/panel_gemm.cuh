@@ -500,7 +500,7 @@ struct PanelGemm {
     const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
-    constexpr bool one_group = chunks == 1 && C.types == 1 && Tables::steps(0) == group_steps;
+    constexpr bool one_group = chunks == 1 && C.types == 1 && one_group_a_chunk();
     if constexpr (!one_group) clear(sum);
     if (steps == 0) return turns.pass();
     bool began = false, released = false;
@@ -574,7 +574,7 @@ struct PanelGemm {
     if constexpr (scaled) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        if (const int channel = Store::channel_of_half(p, tile, half); channel >= 0)
+        if (const int channel = Store::channel_of_half(tile, half); channel >= 0)
           of_weights[half] = Unscale(p.scales[channel]);
     }
 #pragma unroll 1

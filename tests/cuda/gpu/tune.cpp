@@ -137,10 +137,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
         suits_warpgroups(g, math, rows))
       add(math, rows, true);
     if (!hopper || math != device::Math::fp32) continue;
-    if (make_wide_row_plan(g, 2, parts, last, 1, rows) && suits_halves(g, rows))
-      add(device::Math::halves, rows, true);
-    if (make_wide_row_plan(g, 2, parts, last, rows) && rows.x_phases > 1 && suits_halves(g, rows))
-      add(device::Math::halves, rows, true);
+    constexpr device::Math halves = device::Math::halves;
+    if (make_wide_row_plan(g, device::channels_per_word(halves), parts, last, 1, rows) &&
+        suits_warpgroups(g, halves, rows))
+      add(halves, rows, true);
+    if (make_wide_row_plan(g, device::channels_per_word(halves), parts, last, rows) && rows.x_phases > 1 &&
+        suits_warpgroups(g, halves, rows))
+      add(halves, rows, true);
   }
   in_parallel(int(entries.size()), [&](int i) {
     Entry& e = entries[std::size_t(i)];
@@ -151,7 +154,7 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
                             gpu());
       if (c.turned)
         e.turn = get_kernel({turn_source(c.math, device::turn_load(c, last && e.vectors)), "turn",
-                             device::turn_threads / device::warp_size * 4},
+                             device::turn_shared_bytes(c.math)},
                             gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", e.problem.name.c_str(), error.what());

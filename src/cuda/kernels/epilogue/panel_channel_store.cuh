@@ -83,9 +83,9 @@ struct PanelChannelStore {
   };
 
   /// The output channel of one of them; -1: it has none.
-  __device__ static int channel_of_half(const ForwardParams& p, const Tile& tile, int half) {
-    const Row row(p, tile, row_of(half));
-    return row.exists ? row.channel : -1;
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
+    return line.exists ? line.channel : -1;
   }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.

@@ -37,14 +37,14 @@ struct PanelStore {
     __device__ Bias(const ForwardParams& p, const Tile& tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int channel = channel_of_half(p, tile, half);
+        const int channel = channel_of_half(tile, half);
         of_half[half] =
             p.bias && channel >= 0 ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
       }
     }
   };
   /// The output channel of one of a thread's two rows; -1: it has none.
-  __device__ static int channel_of_half(const ForwardParams&, const Tile& tile, int half) {
+  __device__ static int channel_of_half(const Tile& tile, int half) {
     const Line line(tile, first_line(half) + line_of_lane());
     return line.exists ? line.channel : -1;
   }
