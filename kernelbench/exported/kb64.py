@@ -66,9 +66,11 @@ constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
 }
 
 /// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
-/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh).
-enum class Math { fp32, tf32, f16, bf16, halves };
+/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh). `half`
+/// scales numbers and rounds them to one fp16 number, which has as many bits as one of TF32.
+enum class Math { fp32, tf32, f16, bf16, halves, half };
 constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
+constexpr bool scales(Math math) { return math == Math::halves || math == Math::half; }
 /// Of operands: two 16-bit numbers are a word.
 constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
 /// Of an element in memory.
@@ -126,6 +128,7 @@ struct GemmConfig {
   int product_rows;  // rows of the box that a product covers, and the halo between them
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int loaders;       // warpgroups of a team that fill panels, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
@@ -378,20 +381,26 @@ constexpr int panel_slice_stride(const GemmConfig& c) {
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
 constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-/// Behind them where x is scaled: the largest numbers of its inputs, one for each warp that filled the panel.
-constexpr int panel_largest_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+/// Threads of a team that fill panels.
+constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
+/// Behind them where x is scaled: the scale, and the largest numbers of its inputs, one for each warp that filled the
+/// panel.
+constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
 constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(panel_largest_place(c) + (c.math == Math::halves ? 16 : 0), 128);
+  return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
 constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
 constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
-constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) {
+  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
+}
 constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return warpgroup_size / panel_slices(c);
-  int best = warpgroup_size;
+  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
+  int best = panel_loaders(c);
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
@@ -496,7 +505,7 @@ constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_col
 constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
-/// A team of the panel kernel has a loading warpgroup of its own.
+/// A team of the panel kernel has loading warpgroups of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
@@ -516,7 +525,9 @@ constexpr bool allows_turns(const GemmConfig& c) {
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
-constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
+constexpr int warpgroups_of(const GemmConfig& c) {
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
+}
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
 // not need. Asking for more than there is would wait for ever.
@@ -662,7 +673,7 @@ struct TurnParams {
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
   int slice_stride, panel_stride;  // in slices of an input
-  int largest_place;               // of a panel's largest numbers, where x is scaled; as well
+  int scale_place;                 // of a panel's scale, where x is scaled; as well
   long long inputs;                // of all x tiles
   unsigned* arrivals;              // to be zeros
   int arrival_count;
@@ -994,6 +1005,70 @@ struct StagedStore {
 };
 
 }  // namespace tconv::device
+// ---- mma/scale.cuh
+// Scales that bring fp32 numbers into the range of fp16: powers of two, by which a panel of x and the weights of an
+// output channel are multiplied before they are rounded or split, and which are undone in sums. A scale is kept as its
+// exponent, as fp32 stores it.
+
+
+namespace tconv::device {
+
+__device__ inline float power_of_two(u32 exponent) { return __uint_as_float(exponent << 23); }
+
+constexpr u32 infinity_bits = 0x7f800000;
+/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
+__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
+/// The magnitude of a number, and 0 where it is not finite.
+__device__ inline float finite_magnitude(float value) {
+  const float magnitude = fabsf(value);
+  return magnitude < __uint_as_float(infinity_bits) ? magnitude : 0.f;
+}
+
+/// Of numbers whose largest has these bits: it becomes 2^14 to 2^15.
+__device__ inline u32 scale_for(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
+/// What undoes a scale; normal, as all scales are.
+__device__ inline u32 undone(u32 scale) { return 254 - scale; }
+
+// Where all products of a tile are one sum, panels of one scale are best: sums have to be scaled where it changes. So
+// scales are 2^8 apart, and the largest number becomes 2^7 to 2^15: 11 bits remain of what is 2^-21 of it, and of a
+// smaller number all bits above 2^-32 of it. Most x have a largest number between 2^-4 and 2^4, and one scale.
+__device__ inline u32 coarse_scale_for(u32 largest) { return u32(min(266 - (int(largest >> 23) + 5) / 8 * 8, 253)); }
+/// Of a panel of zeros, and of what is not finite.
+constexpr u32 any_scale = 0;
+/// Whether the largest number, so scaled, is below 2^15.
+__device__ inline bool has_room(u32 scale, u32 largest) { return (largest >> 23) + scale < 269; }
+
+/// What sums are multiplied by when their scale changes. Where they grow by more than `most_growth` they might no
+/// longer be finite.
+constexpr int most_growth = 64;
+__device__ inline float change_of_scale(u32 from, u32 to) {
+  return power_of_two(u32(max(127 + int(to) - int(from), 1)));
+}
+
+/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
+/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
+/// small for a number, and too large only where x is beyond 2^121.
+struct Unscale {
+  float of_part = 1, of_sum = 1;
+  __device__ Unscale() {}
+  __device__ explicit Unscale(float scale) {
+    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
+    of_part = power_of_two(u32(of_parts)), of_sum = power_of_two(u32(exponent - of_parts + 127));
+  }
+};
+
+/// What undoes the scales of x and of weights in a whole sum: a factor, and the rest of it, which is hardly ever
+/// needed.
+struct UnscaleSum {
+  float factor, rest;
+  __device__ UnscaleSum(u32 x_scale, float of_weights) {
+    const int exponent = int(undone(x_scale)) + int(__float_as_uint(of_weights) >> 23) - 254;
+    const int most = min(max(exponent, -126), 127);
+    factor = power_of_two(u32(127 + most)), rest = power_of_two(u32(127 + exponent - most));
+  }
+};
+
+}  // namespace tconv::device
 // ---- ptx/half.cuh
 // Pairs of fp16 numbers in a word.
 
@@ -1041,30 +1116,6 @@ __device__ inline void split_halves(float low, float high, u32& heads, u32& rest
   heads = ptx::to_halves(low, high);
   rests = ptx::to_halves(low - ptx::low_half(heads), high - ptx::high_half(heads));
 }
-
-/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
-__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
-/// The magnitude of a number, and 0 where it is not finite.
-__device__ inline float finite_magnitude(float value) {
-  const float magnitude = fabsf(value);
-  return magnitude < __uint_as_float(0x7f800000) ? magnitude : 0.f;
-}
-
-/// What numbers are multiplied by whose largest has these bits, and what undoes it. Both are powers of two, and normal.
-__device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
-__device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
-__device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
-/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
-/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
-/// small for a number, and too large only where x is beyond 2^121.
-struct Unscale {
-  float of_part = 1, of_sum = 1;
-  __device__ Unscale() {}
-  __device__ explicit Unscale(float scale) {
-    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
-    of_part = __uint_as_float(u32(of_parts) << 23), of_sum = __uint_as_float(u32(exponent - of_parts + 127) << 23);
-  }
-};
 
 }  // namespace tconv::device
 // ---- ptx/mma.cuh
@@ -1862,7 +1913,7 @@ __device__ void pack_rows(const PackParams& p) {
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
     // Of what is scaled a word is two numbers, not split yet.
-    constexpr bool scaled = C.math == Math::halves;
+    constexpr bool scaled = scales(C.math);
     u32 words[Piece::tiles][2][scaled ? 2 : 1];
     float scale[Piece::tiles];
 #pragma unroll
@@ -1890,7 +1941,7 @@ __device__ void pack_rows(const PackParams& p) {
         u32 head = word[0], remainder;
         if constexpr (scaled) {
           split_halves(__uint_as_float(word[0]) * scale[i], __uint_as_float(word[1]) * scale[i], head, remainder);
-          tile[part_words + half * 32] = remainder;
+          if constexpr (parts == 2) tile[part_words + half * 32] = remainder;
         } else if constexpr (parts == 2) {
           split_tf32(word[0], head, remainder);
           tile[part_words + half * 32] = ptx::round_tf32(remainder);
@@ -1900,6 +1951,28 @@ __device__ void pack_rows(const PackParams& p) {
     }
   }
 }
+
+}  // namespace tconv::device
+// ---- epilogue/row_output.cuh
+// What becomes of the sums of a row: scales are undone, and the bias is added.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct RowOutput {
+  static constexpr bool scaled = C.math == Math::half;  // others were scaled back when they were added
+  float bias = 0, factor = 1;
+
+  __device__ RowOutput() {}
+  /// Of an output channel; -1: there is none. The scale of its weights is kept until that of x is known.
+  __device__ RowOutput(const ForwardParams& p, int channel) {
+    if (channel < 0) return;
+    if (p.bias) bias = load_as_accumulator(static_cast<const ElementOf<C>*>(p.bias)[channel]);
+    if constexpr (scaled) factor = p.scales[channel];
+  }
+  __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
+};
 
 }  // namespace tconv::device
 // ---- epilogue/row_place.cuh
@@ -1953,6 +2026,20 @@ struct BlockLine {
 };
 
 }  // namespace tconv::device
+// ---- ptx/store.cuh
+// Stores to memory that the kernel does not read.
+
+
+namespace tconv::device::ptx {
+
+/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
+/// and would keep loads from shared memory behind the store.
+__device__ inline void store(void* at, const uint4& value) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w));
+}
+
+}  // namespace tconv::device::ptx
 // ---- epilogue/panel_channel_store.cuh
 // The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
 //
@@ -1970,6 +2057,7 @@ struct PanelChannelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
   static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
   using Sums = float[position_tiles][columns / 2];
 
   /// A position of the tile: how far its outputs are from those of the box's first one.
@@ -2017,22 +2105,32 @@ struct PanelChannelStore {
     __device__ float bias(const ForwardParams& p, int further = 0) const {
       return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
     }
-    __device__ Element* output(const ForwardParams& p, const Place& place) const {
-      return at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset;
-    }
-    /// Whether it has an output at a place, or so many further along the width.
-    __device__ bool has(const ForwardParams& p, const Tile& tile, const Place& place, int further = 0) const {
-      return exists && place.exists && unsigned(od + place.d) < unsigned(p.out.d) &&
-             unsigned(oh + place.h) < unsigned(p.out.h) && unsigned(ow + place.w + further) < unsigned(p.out.w) &&
-             (C.images == 1 || tile.n + place.image < p.batch);
+  };
+
+  /// An output of a row, and whether it exists.
+  struct Output {
+    Element* at;
+    int w;        // where it is along the width,
+    bool inside;  // and that it exists along the other dimensions
+    __device__ Output(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place)
+        : at(row.at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset),
+          w(row.ow + place.w),
+          inside(row.exists && place.exists && unsigned(row.od + place.d) < unsigned(p.out.d) &&
+                 unsigned(row.oh + place.h) < unsigned(p.out.h) && (C.images == 1 || tile.n + place.image < p.batch)) {}
+    __device__ bool exists(const ForwardParams& p) const { return inside && unsigned(w) < unsigned(p.out.w); }
+    /// The one so many further along the width.
+    __device__ Output further(const ForwardParams& p, int outputs) const {
+      Output result = *this;
+      result.at += i64(outputs) * p.ys.w, result.w += outputs;
+      return result;
     }
   };
 
-  /// The biases of a thread's two rows.
-  struct Bias {
-    float of_half[2];
-    __device__ Bias(const ForwardParams& p, const Tile& tile)
-        : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
   };
 
   /// The output channel of one of them; -1: it has none.
@@ -2042,12 +2140,12 @@ struct PanelChannelStore {
   }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
     if constexpr (stages_channels(C))
-      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum, first_product);
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
     else
-      store_elements(p, tile, bias, sum, first_product);
+      store_elements(p, tile, outputs, sum, first_product);
   }
 
  private:
@@ -2056,7 +2154,7 @@ struct PanelChannelStore {
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
   __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
-                                       const Bias& bias, const Sums& sum, int first_product) {
+                                       const Outputs& outputs, const Sums& sum, int first_product) {
     // A thread has the same vector of rows at all its positions.
     constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     const int row_index = thread() % vectors * vector, first = thread() / vectors;
@@ -2064,10 +2162,12 @@ struct PanelChannelStore {
     const uint4 gap = biases(p, row);
     Member::sync();  // others may still read what they stored of the tile before
 #pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
+    for (int t = 0; t < position_tiles; ++t) {
+      Output first_output(p, tile, row, Place(p, first_product + t, first));
+      if constexpr (row_by_row) asm volatile("" : "+l"(first_output.at));  // or it would be worked out for each store
 #pragma unroll
       for (int column = 0; column < columns; column += part) {
-        constexpr int parts = ceil_div(columns, part);
+        constexpr int parts = ceil_div(columns, part), turns = ceil_div(part, together);
         const int count = min_of(part, columns - column);
         Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
 #pragma unroll
@@ -2079,44 +2179,51 @@ struct PanelChannelStore {
 #pragma unroll
             for (int e = 0; e < 2; ++e)
               at[(n * 8 + e) * pitch] =
-                  to_element<Element>(sum[t][(column / 8 + n) * 4 + half * 2 + e] + bias.of_half[half]);
+                  to_element<Element>(outputs.of_half[half](sum[t][(column / 8 + n) * 4 + half * 2 + e]));
         }
         Member::sync();
-        if (first < together) {
-          // Places are not worked out for many parts at once: there are not registers enough.
-          int from = first;
-          asm volatile("" : "+r"(from));
+        if (first >= together) continue;
+        // Places are not worked out for many parts at once: there are not registers enough.
+        int from = first;
+        if constexpr (!row_by_row) asm volatile("" : "+r"(from));
+        uint4 value[turns];
 #pragma unroll
-          for (int k = 0; k < ceil_div(part, together); ++k) {
-            const int position = from + k * together;
-            if (position >= count) break;
-            const Place place(p, first_product + t, column + position);
-            if (row.has(p, tile, place))
-              *reinterpret_cast<uint4*>(row.output(p, place)) =
-                  *reinterpret_cast<const uint4*>(buffer + position * pitch + row_index);
-            fill_gaps(p, tile, row, place, gap);
-          }
+        for (int k = 0; k < turns; ++k)
+          if ((k + 1) * together <= count || k * together + first < count)
+            value[k] = *reinterpret_cast<const uint4*>(buffer + (k * together + first) * pitch + row_index);
+#pragma unroll
+        for (int k = 0; k < turns; ++k) {
+          const int next = column + k * together;
+          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
+                                           : Output(p, tile, row, Place(p, first_product + t, next + from));
+          if ((k + 1) * together > count && k * together + first >= count) break;
+          if (output.exists(p)) ptx::store(output.at, value[k]);
+          fill_gaps(p, row, output, gap);
         }
       }
+    }
   }
 
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum,
-                                        int first_product) {
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Outputs& outputs,
+                                        const Sums& sum, int first_product) {
     const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t)
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
+      for (int n = 0; n < columns / 8; ++n) {
+        int first = first_column_of_lane();
+        asm volatile("" : "+r"(first));  // places are not worked out for all columns at once
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const Place place(p, first_product + t, n * 8 + first_column_of_lane() + e);
+          const Place place(p, first_product + t, n * 8 + first + e);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            if (rows[half].has(p, tile, place))
-              *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + bias.of_half[half]);
-            fill_gaps(p, tile, rows[half], place, to_element<Element>(bias.of_half[half]));
+            const Output output(p, tile, rows[half], place);
+            if (output.exists(p)) *output.at = to_element<Element>(outputs.of_half[half](sum[t][n * 4 + half * 2 + e]));
+            fill_gaps(p, rows[half], output, to_element<Element>(outputs.of_half[half].bias));
           }
         }
+      }
   }
 
   /// What the phases without taps hold at the channels of a vector.
@@ -2132,14 +2239,15 @@ struct PanelChannelStore {
 
   /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
   template <class Value>
-  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place,
-                                   const Value& bias) {
+  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Value& bias) {
     if constexpr (C.width_phases < C.stride.w) {
       if (row.phase != phase_with_taps(C, 0)) return;
 #pragma unroll
-      for (int empty = 0; empty < C.stride.w; ++empty)
-        if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
-          *reinterpret_cast<Value*>(row.output(p, place) + i64(further) * p.ys.w) = bias;
+      for (int empty = 0; empty < C.stride.w; ++empty) {
+        if (phase_has_taps(C, empty)) continue;
+        const Output beside = output.further(p, empty - phase_with_taps(C, 0));
+        if (beside.exists(p)) *reinterpret_cast<Value*>(beside.at) = bias;
+      }
     }
   }
 };
@@ -2207,17 +2315,11 @@ struct PanelStore {
     unsigned short first, end;
   };
 
-  /// The biases of a thread's two rows.
-  struct Bias {
-    float of_half[2];
-    __device__ Bias(const ForwardParams& p, const Tile& tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int channel = channel_of_half(tile, half);
-        of_half[half] =
-            p.bias && channel >= 0 ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
-      }
-    }
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
   };
   /// The output channel of one of a thread's two rows; -1: it has none.
   __device__ static int channel_of_half(const Tile& tile, int half) {
@@ -2227,7 +2329,7 @@ struct PanelStore {
 
   /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
   /// own.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
     Element* const staging = reinterpret_cast<Element*>(memory);
     if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
@@ -2238,7 +2340,7 @@ struct PanelStore {
         if (lane_index() < pass_lines)
           flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(half) + lane_index()));
 #pragma unroll
-        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
+        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
         __syncwarp();
         store_flat(p, tile, memory);
         __syncwarp();
@@ -2249,9 +2351,9 @@ struct PanelStore {
           const int t = i / C.product_rows, row = i % C.product_rows;
           const Run run = line.of_product(p, tile, first_product + t, row);
           if (stage_pairs(run, row))
-            stage_run<true>(staging, run, sum[t], bias.of_half[half], half, row);
+            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
           else
-            stage_run<false>(staging, run, sum[t], bias.of_half[half], half, row);
+            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
           __syncwarp();
           store_vectors(staging, run);
           __syncwarp();
@@ -2314,14 +2416,14 @@ struct PanelStore {
   };
 
   /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
-  __device__ static void write(Element* at, int phase, float sum, float bias) {
+  __device__ static void write(Element* at, int phase, float sum, const RowOutput<C>& output) {
     if (slots > phases && phase < 0) return;
-    at[phase] = to_element<Element>(sum + bias);
+    at[phase] = to_element<Element>(output(sum));
     if constexpr (phases < C.stride.w) {
       if (phase == phase_with_taps(C, 0)) {
 #pragma unroll
         for (int empty = 0; empty < C.stride.w; ++empty)
-          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(bias);
+          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(output.bias);
       }
     }
   }
@@ -2329,14 +2431,18 @@ struct PanelStore {
   /// The first column of a row of positions in its product.
   __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
 
+  // An output and one beside it that is bias alone.
+  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;
+
   /// Whether two neighbouring outputs are one store: all lines are aligned for it.
   __device__ static bool stage_pairs(const Run& run, int row) {
-    return phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row)) % 2 == 0);
+    if constexpr (phases > 1 || C.stride.w > 2) return false;
+    return __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row) * C.stride.w) % 2 == 0);
   }
 
   template <bool Pairs>
-  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2], float bias,
-                                   int half, int row) {
+  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                   const RowOutput<C>& output, int half, int row) {
     constexpr int width = panel_run_width(C);
     const int phase = phase_of_lane(), first = first_column(row);
     Element* const at =
@@ -2346,19 +2452,26 @@ struct PanelStore {
       // Eight columns are of this row alone, but for its first and last ones.
       const int column = n * 8 - first;
       const bool whole = column >= 0 && column + 8 <= width;
-      if (Pairs && whole) {
-        store_pair(at + column, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+      if (Pairs && !beside_gap && whole) {
+        store_pair(at + column, output(sum[n * 4 + half * 2]), output(sum[n * 4 + half * 2 + 1]));
         continue;
       }
 #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        if (whole || unsigned(column + first_column_of_lane() + e) < unsigned(width))
-          write(at + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+      for (int e = 0; e < 2; ++e) {
+        if (!whole && unsigned(column + first_column_of_lane() + e) >= unsigned(width)) continue;
+        const float value = sum[n * 4 + half * 2 + e];
+        Element* const to = at + (column + e) * C.stride.w;
+        if constexpr (Pairs && beside_gap)
+          store_pair(to, phase_with_taps(C, 0) == 0 ? output(value) : output.bias,
+                     phase_with_taps(C, 0) == 0 ? output.bias : output(value));
+        else
+          write(to, phase, value, output);
+      }
     }
   }
 
-  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
-                                    int product) {
+  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
+                                    int half, int product) {
     constexpr int pitch = x_extent(C).w, rows = runs_per_line;
     const int phase = phase_of_lane();
     Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
@@ -2377,7 +2490,7 @@ struct PanelStore {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (whole) {
-          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
           continue;
         }
         int own_row = row, own_column = column + own + e;
@@ -2385,7 +2498,7 @@ struct PanelStore {
         for (int i = 0; i < ceil_div(8, pitch); ++i)
           if (own_column >= pitch) own_column -= pitch, ++own_row;
         if (own_column < C.box.w && own_row < rows)
-          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
       }
     }
   }
@@ -2403,36 +2516,41 @@ struct PanelStore {
 
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
-  /// run.
+  /// run: where a lane stores, and from where, is a constant from its first vector on.
   __device__ static void store_vectors(const Element* staging, const Run& staged) {
     constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
+    const int place = lane_index() % lanes;
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
       const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
       const Element* const from = staging + own * line_stride;
       const int skew = skew_of<vector>(run.at);
+      Element* const to = run.at - skew;
+      // The first of the vectors that are whole, and how many there are.
+      const int first_whole = (run.first + skew + vector - 1) / vector;
+      const u32 whole = u32(max((run.end + skew) / vector - first_whole, 0));
+      const Element* const own_from = from + place * vector;
+      Element* own_to = to + place * vector;
+      asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
 #pragma unroll
       for (int first = 0; first < vectors; first += lanes * together) {
         uint4 value[together];
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          const int index = first + i * lanes + lane_index() % lanes;
-          if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(from + index * vector);
+          const int next = first + i * lanes;
+          if (next + place < vectors) value[i] = *reinterpret_cast<const uint4*>(own_from + next * vector);
         }
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
-          if (index >= vectors) break;
-          if (c >= run.first && c + vector <= run.end) *reinterpret_cast<uint4*>(run.at + c) = value[i];
+          const int next = first + i * lanes;
+          if (next < vectors && u32(place - first_whole + next) < whole) ptx::store(own_to + next * vector, value[i]);
         }
       }
       // What is before the first whole vector, and behind the last one, a lane each.
-      const int place = lane_index() % lanes;
-      const int head = min(int(run.end), run.first + (vector - (run.first + skew) % vector) % vector);
-      const int tail = max(head, run.end - (run.end + skew) % vector);
-      if (run.first + place < head) run.at[run.first + place] = from[skew + run.first + place];
-      if (tail + place < run.end) run.at[tail + place] = from[skew + tail + place];
+      const int head = min(first_whole * vector, run.end + skew), tail = max(head, (run.end + skew) & -vector);
+      if (run.first + skew + place < head) to[run.first + skew + place] = from[run.first + skew + place];
+      if (tail + place < run.end + skew) to[tail + place] = from[tail + place];
     }
   }
 
@@ -2876,16 +2994,39 @@ __device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
   }
 }
 
-/// Eight channels of an input, of which `value` gives the bits, as scaled halves.
-template <class Value>
-__device__ void store_halves(uint4* to, uint4* remainders, float scale, const Value& value) {
-  const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
-  uint4 head, rest;
-  split_halves(scaled(0), scaled(1), head.x, rest.x);
-  split_halves(scaled(2), scaled(3), head.y, rest.y);
-  split_halves(scaled(4), scaled(5), head.z, rest.z);
-  split_halves(scaled(6), scaled(7), head.w, rest.w);
-  *to = head, *remainders = rest;
+/// Eight channels of an input, scaled: as halves, or rounded to one half each.
+template <Math M>
+struct ScaledSlice {
+  static constexpr int parts = weight_parts(M);
+  uint4 part[parts];
+
+  /// `value` gives the bits of a channel.
+  template <class Value>
+  __device__ ScaledSlice(float scale, const Value& value) {
+    const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
+    u32 head[4], rest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) split_halves(scaled(2 * i), scaled(2 * i + 1), head[i], rest[i]);
+    part[0] = make_uint4(head[0], head[1], head[2], head[3]);
+    if constexpr (parts == 2) part[1] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+  }
+  __device__ void store(uint4* to, uint4* remainders) const {
+    *to = part[0];
+    if constexpr (parts == 2) *remainders = part[1];
+  }
+};
+
+/// Exchanges two slices, or not.
+template <Math M>
+__device__ void exchange_if(bool exchanges, ScaledSlice<M>& a, ScaledSlice<M>& b) {
+  const auto one = [&](u32& x, u32& y) {
+    const u32 first = exchanges ? y : x;
+    y = exchanges ? x : y, x = first;
+  };
+#pragma unroll
+  for (int i = 0; i < ScaledSlice<M>::parts; ++i)
+    one(a.part[i].x, b.part[i].x), one(a.part[i].y, b.part[i].y), one(a.part[i].z, b.part[i].z),
+        one(a.part[i].w, b.part[i].w);
 }
 
 /// A channel of a slice that was loaded as vectors of four.
@@ -2900,7 +3041,7 @@ __device__ inline u32 channel_of(const uint4 (&v)[Loads], int channel) {
 // A panel: one chunk of the x tile as wgmma reads it from shared memory.
 //
 //   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
-//   were scaled, the largest number that each warp had
+//   were scaled, the scale, and the largest number that each warp had
 //
 // A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
@@ -2921,7 +3062,7 @@ struct XPanel {
   using Element = ElementOf<C>;
   static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
   static constexpr int unit = panel_unit(C), positions = x_inputs(C);
-  static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
+  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
@@ -2933,6 +3074,7 @@ struct XPanel {
   static constexpr int load_channels = channels / loads;
   struct Buffer {
     Load value[units][depth][loads];
+    bool begins_tile;
   };
 
   __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
@@ -2998,8 +3140,14 @@ struct XPanel {
 
   /// The bits of the largest number of a warp's buffers that is finite.
   __device__ static u32 largest_of(const Buffer& buffer) {
-    float largest = 0;
-    each_number(buffer, [&](float value) { largest = larger(largest, value); });
+    // Four at a time: each waits for the one before it.
+    float of_four[4] = {0, 0, 0, 0};
+    int index = 0;
+    each_number(buffer, [&](float value) {
+      float& own = of_four[index++ % 4];
+      own = larger(own, value);
+    });
+    float largest = fmaxf(fmaxf(of_four[0], of_four[1]), fmaxf(of_four[2], of_four[3]));
     if (largest == __uint_as_float(0x7f800000)) {
       largest = 0;
       each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
@@ -3007,7 +3155,7 @@ struct XPanel {
     return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
   }
 
-  /// `scale`: of what is split into halves.
+  /// `scale`: of what has one.
   __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
 #pragma unroll
     for (int j = 0; j < units; ++j)
@@ -3018,11 +3166,23 @@ struct XPanel {
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
                           first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
-        if constexpr (C.math == Math::halves) {
-          constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
-          const bool swap = swaps();
-          put_halves(to + (swap ? further : 0), scale, v, swap);
-          if constexpr (unit == 2) put_halves(to + (swap ? 0 : further), scale, v, !swap);
+        if constexpr (scales(C.math)) {
+          const auto slice = [&](bool second) {
+            return ScaledSlice<C.math>(scale, [&](int channel) { return number_of(v, channel, second); });
+          };
+          const auto store = [&](const ScaledSlice<C.math>& value, int further) {
+            value.store(to + further, to + further + slices * panel_slice_stride(C));
+          };
+          auto first_slice = slice(false);
+          if constexpr (unit == 1) {
+            store(first_slice, 0);
+          } else {
+            constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
+            auto second_slice = slice(true);
+            exchange_if(swaps(), first_slice, second_slice);
+            store(first_slice, swaps() ? further : 0);
+            store(second_slice, swaps() ? 0 : further);
+          }
         } else if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
@@ -3062,11 +3222,6 @@ struct XPanel {
       return channel_of(v, channel);
     else
       return slice_word<1, unit>(v, channel, second);
-  }
-
-  __device__ static void put_halves(uint4* to, float scale, const Load (&v)[loads], bool second) {
-    store_halves(to, to + slices * panel_slice_stride(C), scale,
-                 [&](int channel) { return number_of(v, channel, second); });
   }
 
   /// Word `index` of the slice at the first position of the unit, or at its second.
@@ -3115,23 +3270,23 @@ struct PanelGemm {
   static constexpr int threads = warpgroup_size * warpgroups_of(C);
   static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
   static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
-  static constexpr bool scaled = C.math == Math::halves;
+  static constexpr bool scaled = scales(C.math);
   static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = warpgroup_size + members_of(C) * warpgroup_size;
+  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
   /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
   /// the box.
-  __device__ static int member() { return (Loaders::index() - warpgroup_size) / warpgroup_size; }
+  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
   __device__ static int block() { return member() / C.box_parts; }
   __device__ static int part() { return member() % C.box_parts; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
-    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), warpgroup_size); }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
   };
   using Panel = XPanel<C, Loaders>;
   /// A warpgroup that multiplies.
@@ -3176,7 +3331,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : warps);
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : loaders / warp_size);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -3191,13 +3346,13 @@ struct PanelGemm {
     }
     __syncthreads();
     const Shared shared(team());
-    if (Loaders::index() < warpgroup_size) {
+    if (Loaders::index() < loaders) {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
       if constexpr (C.turned) {
         // A warp for x, and one for the weights of each channel block.
-        static_assert(C.team_blocks <= 3);
+        static_assert(C.team_blocks <= 3 && C.loaders == 1);
         const int warp = Loaders::index() / warp_size;
         if (lane_index() == 0 && warp == 0) copy_x(p, shared);
         if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
@@ -3210,7 +3365,7 @@ struct PanelGemm {
     }
   }
 
-  // ---- The loading warpgroup -----------------------------------------------------------------------
+  // ---- The loading warpgroups -----------------------------------------------------------------------
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
@@ -3228,6 +3383,7 @@ struct PanelGemm {
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
+      buffer.begins_tile = chunk == 0;
       if (++chunk == chunks) {
         chunk = 0;
         schedule.advance();
@@ -3241,19 +3397,24 @@ struct PanelGemm {
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
     Ring<C.panel_stages> panel;
+    u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
       unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
       u32 largest = 0;
       if constexpr (scaled) largest = Panel::largest_of(buffer);
       ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-      float scale = 1;
       if constexpr (scaled) {
         if (lane_index() == 0)
           reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
         Loaders::sync();
-        scale = scale_for(largest_of(to));
+        largest = largest_of(to);
+        if constexpr (C.math == Math::halves)
+          scale = scale_for(largest);
+        else if (buffer.begins_tile || !has_room(scale, largest))
+          scale = coarse_scale_for(largest);  // the chunks of a tile keep theirs as long as it serves
+        if (Loaders::index() == 0) *reinterpret_cast<u32*>(to + panel_scale_place(C)) = scale;
       }
-      Panel::fill(to, buffer, scale);
+      Panel::fill(to, buffer, power_of_two(scale));
       ptx::async_proxy_fence();
       __syncwarp();
       release(shared.panel_full(panel.slot));
@@ -3277,9 +3438,13 @@ struct PanelGemm {
 
   /// The bits of the largest number of a panel.
   __device__ static u32 largest_of(const unsigned char* panel) {
-    const uint4 of_warp = *reinterpret_cast<const uint4*>(panel + panel_largest_place(C));
-    const auto larger = [](u32 a, u32 b) { return a > b ? a : b; };
-    return larger(larger(of_warp.x, of_warp.y), larger(of_warp.z, of_warp.w));
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < C.loaders; ++i) {
+      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
+      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
+    }
+    return largest;
   }
 
   /// Copies panels that were turned before.
@@ -3430,7 +3595,7 @@ struct PanelGemm {
     const FirstOperands first(shared);
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
-      const typename Store::Bias bias(p, tile);
+      typename Store::Outputs outputs(p, tile);
       float sum[position_tiles][registers];
       if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
@@ -3439,13 +3604,13 @@ struct PanelGemm {
         multiply_split(sum, p, tile, shared, first, weights, panel);
         turns.pass();
       } else {
-        multiply(sum, tile, shared, first, weights, panel, turns);
+        multiply(sum, outputs, tile, shared, first, weights, panel, turns);
       }
       if constexpr (C.depth_splits > 1) {
         unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
         if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }
-      Store::store(p, tile, memory, bias, sum, part() * position_tiles);
+      Store::store(p, tile, memory, outputs, sum, part() * position_tiles);
     }
   }
 
@@ -3566,9 +3731,52 @@ struct PanelGemm {
     }
   };
 
-  __device__ static void multiply(float (&sum)[position_tiles][registers], const Tile& tile, const Shared& shared,
-                                  const FirstOperands& first, Weights& weights, Ring<C.panel_stages>& panel,
-                                  const Turns& turns) {
+  /// The scale of a panel; and of turned x, whether all of the panel is finite.
+  __device__ static uint2 scale_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    return *reinterpret_cast<const uint2*>(shared.panels + panel.slot * panel_bytes(C) + panel_scale_place(C));
+  }
+
+  /// Of what is scaled, and not split: brings sums to the scale of the panel that is added next. False if it is not to
+  /// be added: nothing of it would be left beside the largest sums, which would not remain finite at its scale. (Of x
+  /// that is not turned before, scales of a tile never grow.)
+  __device__ static bool adopt(const uint2& of_panel, u32& scale, float (&sum)[position_tiles][registers]) {
+    if (C.turned && (of_panel.x == any_scale || scale == any_scale)) {
+      if (scale == any_scale) scale = of_panel.x;
+      return true;
+    }
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
+    const bool adds = !C.turned || int(of_panel.x) - int(scale) <= most_growth;
+    float change = change_of_scale(scale, of_panel.x);
+    if (!adds) change = of_panel.y ? 1 : __uint_as_float(0x7fffffff);  // what is not finite is not lost
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int r = 0; r < registers; ++r) sum[t][r] *= change;
+    if (adds) scale = of_panel.x;
+    return adds;
+  }
+
+  /// Undoes the scales of sums, or leaves it to the store. Of each of the thread's two rows.
+  __device__ static void unscale(u32 scale, float (&sum)[position_tiles][registers], typename Store::Outputs& outputs) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const UnscaleSum whole(scale, outputs.of_half[half].factor);
+      const float now = C.depth_splits > 1 ? whole.factor * whole.rest : whole.rest;
+      outputs.of_half[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
+      if (__all_sync(0xffffffff, now == 1)) continue;
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r)
+          if (r / 2 % 2 == half) sum[t][r] *= now;
+    }
+  }
+
+  __device__ static void multiply(float (&sum)[position_tiles][registers], typename Store::Outputs& outputs,
+                                  const Tile& tile, const Shared& shared, const FirstOperands& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel, const Turns& turns) {
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
     const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
@@ -3580,19 +3788,38 @@ struct PanelGemm {
     bool began = false, released = false;
     auto used_weights = weights.next;
     auto used_panel = panel;
+    u32 scale = 0;  // of sums
+    // The products so far are complete: what the last of them read may be overwritten.
+    const auto hand_back = [&] {
+      if (!began) return;
+      weights.refill(used_weights);
+      if (!released) release(shared.panel_empty(used_panel.slot));
+      began = released = false;
+    };
     const Offsets of_tile(entry);
 #pragma unroll 1
     for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
       // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
       // what the loading threads wait for.
       if constexpr (C.panel_stages == 2) {
-        if (chunk > first_of_tile && !is_full(shared, panel)) {
+        if (began && !is_full(shared, panel)) {
           ptx::wgmma_wait<0>();
           release(shared.panel_empty(used_panel.slot));
           released = true;
         }
       }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      if constexpr (scaled) {
+        const uint2 of_panel = scale_of(shared, panel);
+        if (chunk == first_of_tile) {
+          scale = of_panel.x;
+        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !adopt(of_panel, scale, sum)) {
+          hand_back();
+          skip(steps, shared, weights);
+          release(shared.panel_empty(panel.slot));
+          continue;
+        }
+      }
       each_group(steps, [&](int step) {
         const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
                                 one_group_a_chunk() ? of_tile : Offsets(entry + step));
@@ -3629,8 +3856,17 @@ struct PanelGemm {
     // Nothing is read of the sums before this.
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
-    weights.refill(used_weights);
-    release(shared.panel_empty(used_panel.slot));
+    hand_back();
+    if constexpr (scaled) unscale(scale, sum, outputs);
+  }
+
+  /// The weights of a chunk that is not multiplied.
+  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
+    each_group(steps, [&](int) {
+      if constexpr (!resident) ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+      weights.refill(weights.next);
+      weights.next.advance();
+    });
   }
 
   /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
@@ -3656,7 +3892,7 @@ struct PanelGemm {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       float scale[2];  // of products, undone
       if constexpr (scaled) {
-        const float of_x = unscale_for(largest_of(shared.panels + panel.slot * panel_bytes(C)));
+        const float of_x = power_of_two(undone(scale_of(shared, panel).x));
         scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
       each_group(steps, [&](int step) {
@@ -3714,6 +3950,35 @@ struct PanelGemm {
     ptx::wgmma_commit();
   }
 };
+
+}  // namespace tconv::device
+// ---- weight_scales.cuh
+// The scale of the weights of each output channel, for operands that have to be scaled (mma/scale.cuh): what undoes it.
+// A block takes a channel.
+
+
+namespace tconv::device {
+
+__device__ inline void find_weight_scales(const ScaleParams& p) {
+  extern __shared__ unsigned shared[];
+  const int group = int(blockIdx.x) / p.group_out, channel = int(blockIdx.x) % p.group_out;
+  const float* const weight = p.weight + i64(group) * p.group_in * p.stride_in + channel * p.stride_out;
+  const int taps = volume(p.kernel);
+  float largest = 0;
+  for (i64 i = threadIdx.x; i < i64(p.group_in) * taps; i += blockDim.x) {
+    const int tap = int(i % taps), w = tap % p.kernel.w, h = tap / p.kernel.w % p.kernel.h;
+    const int d = tap / p.kernel.w / p.kernel.h;
+    largest = fmaxf(
+        largest, finite_magnitude(weight[i / taps * p.stride_in + d * p.stride_d + h * p.stride_h + w * p.stride_w]));
+  }
+  const u32 of_warp = __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+  if (lane_index() == 0) shared[warp_index()] = of_warp;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  u32 all = 0;
+  for (int i = 0; i < int(blockDim.x) / warp_size; ++i) all = all > shared[i] ? all : shared[i];
+  p.scales[blockIdx.x] = power_of_two(undone(scale_for(all)));
+}
 
 }  // namespace tconv::device
 // ---- direct_config.cuh
@@ -3838,7 +4103,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.largest_place = panel_largest_place(c) / 16;
+  t.scale_place = panel_scale_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
@@ -3883,7 +4148,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return math == Math::halves ? turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -3963,11 +4228,11 @@ constexpr Launch launch_of(const GenericParams& p, long long out_channels, int m
 // ---- The kernels of this layer ----
 #if TCONV_SM90
 namespace tconv::device::selected {
-constexpr long long packed_words = 49152;
+constexpr long long packed_words = 24704;
 namespace packing {
 
 constexpr GemmConfig config{
-    .math = Math::tf32,
+    .math = Math::half,
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
@@ -3979,7 +4244,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4017,23 +4282,37 @@ __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams p
 
 constexpr int shared_bytes = 0;
 }  // namespace packing
+namespace scaling {
+
+__global__ void __launch_bounds__(256) find(const __grid_constant__ ScaleParams params) {
+  find_weight_scales(params);
+}
+
+constexpr int shared_bytes = 32;
+}  // namespace scaling
+constexpr bool scaled = true;  // weights, by output channel: the scales are the last words
+/// Launches what finds the scales of weights, where they have any.
+template <class Begin>
+void find_scales(const Begin& begin) {
+  begin(scaling::find, scaling::shared_bytes);
+}
 namespace kernel_0 {
 
 constexpr GemmConfig config{
-    .math = Math::tf32,
+    .math = Math::half,
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0, .octet_group = 2,
-    .resident_steps = 0, .blocks_per_sm = 1,
-    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 3, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 1,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 256, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
+    .panel_columns = 160, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 2, .fill_buffers = 1, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -4065,19 +4344,16 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[128], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %129, p, 1, 1;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4087,13 +4363,7 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
-          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4105,25 +4375,25 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 232264;
+constexpr int shared_bytes = 224984;
 }  // namespace kernel_0
 namespace kernel_1 {
 
 constexpr GemmConfig config{
-    .math = Math::tf32,
+    .math = Math::half,
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 256}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 4, .x_stages = 0, .octet_group = 2,
-    .resident_steps = 0, .blocks_per_sm = 1,
-    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 3, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 1,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 256, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
+    .panel_columns = 192, .panel_stages = 3, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -4155,19 +4425,17 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[128], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %129, p, 1, 1;\n}\n"
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+        "}, %96, %97, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4179,11 +4447,7 @@ struct Wgmma {
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
           "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
           "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
-          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4195,7 +4459,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 232264;
+constexpr int shared_bytes = 224584;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -4222,7 +4486,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4260,6 +4524,10 @@ __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams p
 
 constexpr int shared_bytes = 0;
 }  // namespace packing
+constexpr bool scaled = false;  // weights, by output channel: the scales are the last words
+/// Launches what finds the scales of weights, where they have any.
+template <class Begin>
+void find_scales(const Begin&) {}
 namespace kernel_0 {
 
 constexpr GemmConfig config{
@@ -4275,7 +4543,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4330,7 +4598,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4411,10 +4679,15 @@ int64_t volume(const int64_t (&size)[3]) { return size[0] * size[1] * size[2]; }
 ImageStrides dense(int64_t channels, const int64_t (&size)[3]) {
   return {channels * volume(size), volume(size), int(size[1] * size[2]), int(size[2]), 1};
 }
-Strides5 dense_weight() {
+Int3 kernel_size() {
   int64_t taps[3] = {1, 1, 1};
   for (int d = 0; d < dims; ++d) taps[3 - dims + d] = kernel[d];
-  return {out_channels / groups * volume(taps), volume(taps), taps[1] * taps[2], taps[2], 1};
+  return int3(taps);
+}
+Strides5 dense_weight() {
+  const Int3 taps = kernel_size();
+  const int64_t all = int64_t(taps.d) * taps.h * taps.w;
+  return {out_channels / groups * all, all, int64_t(taps.h) * taps.w, taps.w, 1};
 }
 
 int multiprocessors() {
@@ -4436,14 +4709,29 @@ void launch(void (*entry)(Params), int shared_bytes, Launch grid, Params params)
 /// Whether rows are whole vectors of so many elements. Dense tensors begin at a multiple of 16 bytes.
 bool whole_vectors(const at::Tensor& t, int vector) { return vector <= 1 || t.size(-1) % vector == 0; }
 
+/// Where the scales of output channels are in the packed weight, if it was scaled: they are its last words.
+constexpr int64_t scale_words = selected::scaled ? out_channels : 0;
+float* scales_in(const at::Tensor& packed) {
+  return static_cast<float*>(packed.mutable_data_ptr()) + (selected::packed_words - scale_words);
+}
+
 /// The weight in the order the kernels read it.
 at::Tensor packed_weight(const at::Tensor& weight) {
   at::Tensor packed = at::empty({selected::packed_words}, weight.options().dtype(at::kInt));
   const Strides5 s = dense_weight();
+  selected::find_scales([&](auto* entry, int shared_bytes) {
+    ScaleParams params{};
+    params.weight = static_cast<const float*>(weight.const_data_ptr()), params.scales = scales_in(packed);
+    params.stride_in = s.n, params.stride_out = s.c;
+    params.stride_d = s.d, params.stride_h = s.h, params.stride_w = s.w;
+    params.groups = groups, params.group_in = in_channels / groups, params.group_out = out_channels / groups;
+    params.kernel = kernel_size();
+    launch(entry, shared_bytes, launch_of(params), params);
+  });
   PackParams params{};
   params.weight = weight.const_data_ptr(), params.packed = static_cast<unsigned*>(packed.mutable_data_ptr());
   params.stride_in = s.n, params.stride_out = s.c, params.stride_d = s.d, params.stride_h = s.h, params.stride_w = s.w;
-  params.words = selected::packed_words;
+  params.words = selected::packed_words - scale_words, params.scales = scales_in(packed);
   launch(selected::packing::pack, selected::packing::shared_bytes, launch_of(params, multiprocessors()), params);
   return packed;
 }
@@ -4458,7 +4746,7 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
     // Boxes of whole rows of another size need not begin where vectors do.
     if (params.boxes.w > 1 && box_advance(config) % x_alignment(config) != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
-    params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
+    params.weight = static_cast<const unsigned*>(packed.const_data_ptr()), params.scales = scales_in(packed);
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
     launch(entry, shared_bytes, launch_of(config, params, multiprocessors()), params);
     return true;
@@ -4538,7 +4826,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_1cca68e0b3c6_sm{architecture}",
+        name=f"tconv_kb64_bb80a965a5a4_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -66,9 +66,11 @@ constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
 }
 
 /// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
-/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh).
-enum class Math { fp32, tf32, f16, bf16, halves };
+/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh). `half`
+/// scales numbers and rounds them to one fp16 number, which has as many bits as one of TF32.
+enum class Math { fp32, tf32, f16, bf16, halves, half };
 constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
+constexpr bool scales(Math math) { return math == Math::halves || math == Math::half; }
 /// Of operands: two 16-bit numbers are a word.
 constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
 /// Of an element in memory.
@@ -126,6 +128,7 @@ struct GemmConfig {
   int product_rows;  // rows of the box that a product covers, and the halo between them
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int loaders;       // warpgroups of a team that fill panels, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
@@ -378,20 +381,26 @@ constexpr int panel_slice_stride(const GemmConfig& c) {
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
 constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-/// Behind them where x is scaled: the largest numbers of its inputs, one for each warp that filled the panel.
-constexpr int panel_largest_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+/// Threads of a team that fill panels.
+constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
+/// Behind them where x is scaled: the scale, and the largest numbers of its inputs, one for each warp that filled the
+/// panel.
+constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
 constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(panel_largest_place(c) + (c.math == Math::halves ? 16 : 0), 128);
+  return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
 constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
 constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
-constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) {
+  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
+}
 constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return warpgroup_size / panel_slices(c);
-  int best = warpgroup_size;
+  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
+  int best = panel_loaders(c);
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
@@ -496,7 +505,7 @@ constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_col
 constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
-/// A team of the panel kernel has a loading warpgroup of its own.
+/// A team of the panel kernel has loading warpgroups of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
@@ -516,7 +525,9 @@ constexpr bool allows_turns(const GemmConfig& c) {
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
-constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
+constexpr int warpgroups_of(const GemmConfig& c) {
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
+}
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
 // not need. Asking for more than there is would wait for ever.
@@ -662,7 +673,7 @@ struct TurnParams {
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
   int slice_stride, panel_stride;  // in slices of an input
-  int largest_place;               // of a panel's largest numbers, where x is scaled; as well
+  int scale_place;                 // of a panel's scale, where x is scaled; as well
   long long inputs;                // of all x tiles
   unsigned* arrivals;              // to be zeros
   int arrival_count;
@@ -994,6 +1005,70 @@ struct StagedStore {
 };
 
 }  // namespace tconv::device
+// ---- mma/scale.cuh
+// Scales that bring fp32 numbers into the range of fp16: powers of two, by which a panel of x and the weights of an
+// output channel are multiplied before they are rounded or split, and which are undone in sums. A scale is kept as its
+// exponent, as fp32 stores it.
+
+
+namespace tconv::device {
+
+__device__ inline float power_of_two(u32 exponent) { return __uint_as_float(exponent << 23); }
+
+constexpr u32 infinity_bits = 0x7f800000;
+/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
+__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
+/// The magnitude of a number, and 0 where it is not finite.
+__device__ inline float finite_magnitude(float value) {
+  const float magnitude = fabsf(value);
+  return magnitude < __uint_as_float(infinity_bits) ? magnitude : 0.f;
+}
+
+/// Of numbers whose largest has these bits: it becomes 2^14 to 2^15.
+__device__ inline u32 scale_for(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
+/// What undoes a scale; normal, as all scales are.
+__device__ inline u32 undone(u32 scale) { return 254 - scale; }
+
+// Where all products of a tile are one sum, panels of one scale are best: sums have to be scaled where it changes. So
+// scales are 2^8 apart, and the largest number becomes 2^7 to 2^15: 11 bits remain of what is 2^-21 of it, and of a
+// smaller number all bits above 2^-32 of it. Most x have a largest number between 2^-4 and 2^4, and one scale.
+__device__ inline u32 coarse_scale_for(u32 largest) { return u32(min(266 - (int(largest >> 23) + 5) / 8 * 8, 253)); }
+/// Of a panel of zeros, and of what is not finite.
+constexpr u32 any_scale = 0;
+/// Whether the largest number, so scaled, is below 2^15.
+__device__ inline bool has_room(u32 scale, u32 largest) { return (largest >> 23) + scale < 269; }
+
+/// What sums are multiplied by when their scale changes. Where they grow by more than `most_growth` they might no
+/// longer be finite.
+constexpr int most_growth = 64;
+__device__ inline float change_of_scale(u32 from, u32 to) {
+  return power_of_two(u32(max(127 + int(to) - int(from), 1)));
+}
+
+/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
+/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
+/// small for a number, and too large only where x is beyond 2^121.
+struct Unscale {
+  float of_part = 1, of_sum = 1;
+  __device__ Unscale() {}
+  __device__ explicit Unscale(float scale) {
+    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
+    of_part = power_of_two(u32(of_parts)), of_sum = power_of_two(u32(exponent - of_parts + 127));
+  }
+};
+
+/// What undoes the scales of x and of weights in a whole sum: a factor, and the rest of it, which is hardly ever
+/// needed.
+struct UnscaleSum {
+  float factor, rest;
+  __device__ UnscaleSum(u32 x_scale, float of_weights) {
+    const int exponent = int(undone(x_scale)) + int(__float_as_uint(of_weights) >> 23) - 254;
+    const int most = min(max(exponent, -126), 127);
+    factor = power_of_two(u32(127 + most)), rest = power_of_two(u32(127 + exponent - most));
+  }
+};
+
+}  // namespace tconv::device
 // ---- ptx/half.cuh
 // Pairs of fp16 numbers in a word.
 
@@ -1041,30 +1116,6 @@ __device__ inline void split_halves(float low, float high, u32& heads, u32& rest
   heads = ptx::to_halves(low, high);
   rests = ptx::to_halves(low - ptx::low_half(heads), high - ptx::high_half(heads));
 }
-
-/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
-__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
-/// The magnitude of a number, and 0 where it is not finite.
-__device__ inline float finite_magnitude(float value) {
-  const float magnitude = fabsf(value);
-  return magnitude < __uint_as_float(0x7f800000) ? magnitude : 0.f;
-}
-
-/// What numbers are multiplied by whose largest has these bits, and what undoes it. Both are powers of two, and normal.
-__device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
-__device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
-__device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
-/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
-/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
-/// small for a number, and too large only where x is beyond 2^121.
-struct Unscale {
-  float of_part = 1, of_sum = 1;
-  __device__ Unscale() {}
-  __device__ explicit Unscale(float scale) {
-    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
-    of_part = __uint_as_float(u32(of_parts) << 23), of_sum = __uint_as_float(u32(exponent - of_parts + 127) << 23);
-  }
-};
 
 }  // namespace tconv::device
 // ---- ptx/mma.cuh
@@ -1862,7 +1913,7 @@ __device__ void pack_rows(const PackParams& p) {
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
     // Of what is scaled a word is two numbers, not split yet.
-    constexpr bool scaled = C.math == Math::halves;
+    constexpr bool scaled = scales(C.math);
     u32 words[Piece::tiles][2][scaled ? 2 : 1];
     float scale[Piece::tiles];
 #pragma unroll
@@ -1890,7 +1941,7 @@ __device__ void pack_rows(const PackParams& p) {
         u32 head = word[0], remainder;
         if constexpr (scaled) {
           split_halves(__uint_as_float(word[0]) * scale[i], __uint_as_float(word[1]) * scale[i], head, remainder);
-          tile[part_words + half * 32] = remainder;
+          if constexpr (parts == 2) tile[part_words + half * 32] = remainder;
         } else if constexpr (parts == 2) {
           split_tf32(word[0], head, remainder);
           tile[part_words + half * 32] = ptx::round_tf32(remainder);
@@ -1899,6 +1950,2034 @@ __device__ void pack_rows(const PackParams& p) {
       }
     }
   }
+}
+
+}  // namespace tconv::device
+// ---- epilogue/row_output.cuh
+// What becomes of the sums of a row: scales are undone, and the bias is added.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct RowOutput {
+  static constexpr bool scaled = C.math == Math::half;  // others were scaled back when they were added
+  float bias = 0, factor = 1;
+
+  __device__ RowOutput() {}
+  /// Of an output channel; -1: there is none. The scale of its weights is kept until that of x is known.
+  __device__ RowOutput(const ForwardParams& p, int channel) {
+    if (channel < 0) return;
+    if (p.bias) bias = load_as_accumulator(static_cast<const ElementOf<C>*>(p.bias)[channel]);
+    if constexpr (scaled) factor = p.scales[channel];
+  }
+  __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/row_place.cuh
+// Rows of the product as outputs.
+
+
+namespace tconv::device {
+
+/// The phase along the width that a row of a line has; -1: it is padding.
+template <GemmConfig C>
+__device__ int phase_of_slot(int slot) {
+  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
+  int phase = slot;
+  if constexpr (C.width_phases < C.stride.w) {
+#pragma unroll
+    for (int i = 0; i < C.width_phases; ++i)
+      if (slot == i) phase = phase_with_taps(C, i);
+  }
+  return phase;
+}
+
+/// A row of a wide block as a line and the phase of an output along the width.
+template <GemmConfig C>
+struct RowPlace {
+  int line, phase;
+  __device__ explicit RowPlace(int row) {
+    constexpr int slots = C.width_slots;
+    if constexpr (C.channel_rows) {
+      constexpr int channels = C.channels_per_block;
+      line = row / (channels * slots) * channels + row % channels;
+      phase = phase_of_slot<C>(row / channels % slots);
+    } else {
+      line = row / slots, phase = phase_of_slot<C>(row % slots);
+    }
+  }
+};
+
+/// A line of a wide block: its channel, and its phases along depth and height.
+template <GemmConfig C, class Tables>
+struct BlockLine {
+  int channel, phase_d, phase_h;
+  bool exists;
+  __device__ BlockLine(const Tile& tile, int index) {
+    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
+    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+    channel = tile.group * C.group_out + local;
+    constexpr Int3 first = first_phase(C);
+    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
+    exists = entry != 0xffffffff && local < C.group_out;
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/store.cuh
+// Stores to memory that the kernel does not read.
+
+
+namespace tconv::device::ptx {
+
+/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
+/// and would keep loads from shared memory behind the store.
+__device__ inline void store(void* at, const uint4& value) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w));
+}
+
+}  // namespace tconv::device::ptx
+// ---- epilogue/panel_channel_store.cuh
+// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
+//
+// A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
+// [position][row], a few positions at a time, and leave 16 bytes a lane: the channels of a position are whole lines of
+// memory. There are two buffers, so that one is staged while the other is still being read. Where channels cannot be
+// stored in vectors, sums leave from registers, one by one.
+
+
+namespace tconv::device {
+
+/// `Member` is the warpgroup that stores.
+template <GemmConfig C, class Tables, class Member>
+struct PanelChannelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
+  using Sums = float[position_tiles][columns / 2];
+
+  /// A position of the tile: how far its outputs are from those of the box's first one.
+  struct Place {
+    bool exists;
+    int image, d, h, w;  // d, h and w in outputs
+    i64 offset;
+
+    __device__ Place(const ForwardParams& p, int product, int column) {
+      if constexpr (C.panel_flat) {
+        constexpr Int3 extent = x_extent(C);
+        const int position = product * columns + column, row = position / extent.w;
+        w = position % extent.w, h = row % extent.h;
+        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+        exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
+      } else {
+        const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
+        const int row = product / panels_per_row(C) * C.product_rows + own_row;
+        w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
+        h = row % C.box.h, d = row / C.box.h, image = 0;
+        exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
+      }
+      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
+    }
+  };
+
+  /// The outputs of a row, and of those that follow in its vector.
+  struct Row {
+    Element* at;  // at the box's first position, outside the tensor perhaps
+    int channel, od, oh, ow, phase;
+    bool exists;
+
+    __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
+      const RowPlace<C> place(index);
+      const BlockLine<C, Tables> line(tile, place.line);
+      channel = line.channel, exists = line.exists, phase = place.phase;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           i64(ow) * p.ys.w;
+    }
+
+    __device__ float bias(const ForwardParams& p, int further = 0) const {
+      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    }
+  };
+
+  /// An output of a row, and whether it exists.
+  struct Output {
+    Element* at;
+    int w;        // where it is along the width,
+    bool inside;  // and that it exists along the other dimensions
+    __device__ Output(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place)
+        : at(row.at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset),
+          w(row.ow + place.w),
+          inside(row.exists && place.exists && unsigned(row.od + place.d) < unsigned(p.out.d) &&
+                 unsigned(row.oh + place.h) < unsigned(p.out.h) && (C.images == 1 || tile.n + place.image < p.batch)) {}
+    __device__ bool exists(const ForwardParams& p) const { return inside && unsigned(w) < unsigned(p.out.w); }
+    /// The one so many further along the width.
+    __device__ Output further(const ForwardParams& p, int outputs) const {
+      Output result = *this;
+      result.at += i64(outputs) * p.ys.w, result.w += outputs;
+      return result;
+    }
+  };
+
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
+  };
+
+  /// The output channel of one of them; -1: it has none.
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
+    return line.exists ? line.channel : -1;
+  }
+
+  /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
+                               const Sums& sum, int first_product) {
+    if constexpr (stages_channels(C))
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
+    else
+      store_elements(p, tile, outputs, sum, first_product);
+  }
+
+ private:
+  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
+                                       const Outputs& outputs, const Sums& sum, int first_product) {
+    // A thread has the same vector of rows at all its positions.
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    const int row_index = thread() % vectors * vector, first = thread() / vectors;
+    const Row row(p, tile, row_index);
+    const uint4 gap = biases(p, row);
+    Member::sync();  // others may still read what they stored of the tile before
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) {
+      Output first_output(p, tile, row, Place(p, first_product + t, first));
+      if constexpr (row_by_row) asm volatile("" : "+l"(first_output.at));  // or it would be worked out for each store
+#pragma unroll
+      for (int column = 0; column < columns; column += part) {
+        constexpr int parts = ceil_div(columns, part), turns = ceil_div(part, together);
+        const int count = min_of(part, columns - column);
+        Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if (C.rows < panel_rows && row_of(half) >= C.rows) break;
+          Element* const at = buffer + first_column_of_lane() * pitch + row_of(half);
+#pragma unroll
+          for (int n = 0; n < count / 8; ++n)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              at[(n * 8 + e) * pitch] =
+                  to_element<Element>(outputs.of_half[half](sum[t][(column / 8 + n) * 4 + half * 2 + e]));
+        }
+        Member::sync();
+        if (first >= together) continue;
+        // Places are not worked out for many parts at once: there are not registers enough.
+        int from = first;
+        if constexpr (!row_by_row) asm volatile("" : "+r"(from));
+        uint4 value[turns];
+#pragma unroll
+        for (int k = 0; k < turns; ++k)
+          if ((k + 1) * together <= count || k * together + first < count)
+            value[k] = *reinterpret_cast<const uint4*>(buffer + (k * together + first) * pitch + row_index);
+#pragma unroll
+        for (int k = 0; k < turns; ++k) {
+          const int next = column + k * together;
+          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
+                                           : Output(p, tile, row, Place(p, first_product + t, next + from));
+          if ((k + 1) * together > count && k * together + first >= count) break;
+          if (output.exists(p)) ptx::store(output.at, value[k]);
+          fill_gaps(p, row, output, gap);
+        }
+      }
+    }
+  }
+
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Outputs& outputs,
+                                        const Sums& sum, int first_product) {
+    const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+        int first = first_column_of_lane();
+        asm volatile("" : "+r"(first));  // places are not worked out for all columns at once
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const Place place(p, first_product + t, n * 8 + first + e);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const Output output(p, tile, rows[half], place);
+            if (output.exists(p)) *output.at = to_element<Element>(outputs.of_half[half](sum[t][n * 4 + half * 2 + e]));
+            fill_gaps(p, rows[half], output, to_element<Element>(outputs.of_half[half].bias));
+          }
+        }
+      }
+  }
+
+  /// What the phases without taps hold at the channels of a vector.
+  __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
+    uint4 result{};
+    if constexpr (C.width_phases < C.stride.w) {
+      Element* const elements = reinterpret_cast<Element*>(&result);
+#pragma unroll
+      for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
+    }
+    return result;
+  }
+
+  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+  template <class Value>
+  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Value& bias) {
+    if constexpr (C.width_phases < C.stride.w) {
+      if (row.phase != phase_with_taps(C, 0)) return;
+#pragma unroll
+      for (int empty = 0; empty < C.stride.w; ++empty) {
+        if (phase_has_taps(C, empty)) continue;
+        const Output beside = output.further(p, empty - phase_with_taps(C, 0));
+        if (beside.exists(p)) *reinterpret_cast<Value*>(beside.at) = bias;
+      }
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/vector_store.cuh
+// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
+// the staging buffer, of which the first and the last of a run may reach beyond it.
+
+
+namespace tconv::device {
+
+__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+template <class Half>
+__device__ void store_pair(Half* at, float a, float b) {
+  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
+
+/// Outputs between `at` and the vector boundary before it.
+template <int Vector, class Element>
+__device__ int skew_of(const Element* at) {
+  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
+}
+
+/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
+template <int Vector, class Element>
+__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
+  if (c >= first && c + Vector <= end) {
+    *reinterpret_cast<uint4*>(at + c) = value;
+  } else if (c + Vector > first && c < end) {
+    const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+    for (int i = 0; i < Vector; ++i)
+      if (c + i >= first && c + i < end) at[c + i] = elements[i];
+  }
+}
+
+}  // namespace tconv::device
+// ---- epilogue/panel_store.cuh
+// The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
+// positions; it stores them by itself, eight rows at a time, through shared memory of its own.
+//
+// Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
+// phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
+// ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other. Where
+// products are flat, they cover all of the box, and its runs are staged together.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr int phases = C.width_phases, slots = C.width_slots, pass_lines = panel_pass_lines(C);
+  static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
+  static constexpr int runs_per_line = panel_runs(C);
+  static constexpr int vector = store_vector(C);
+  static_assert(8 % slots == 0, "eight rows are whole lines");
+  using Sums = float[position_tiles][columns / 2];
+
+  /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
+  struct Run {
+    Element* at;
+    unsigned short first, end;
+  };
+
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
+  };
+  /// The output channel of one of a thread's two rows; -1: it has none.
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const Line line(tile, first_line(half) + line_of_lane());
+    return line.exists ? line.channel : -1;
+  }
+
+  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
+  /// own.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
+                               const Sums& sum, int first_product) {
+    Element* const staging = reinterpret_cast<Element*>(memory);
+    if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
+      if constexpr (C.panel_flat) {
+        if (lane_index() < pass_lines)
+          flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(half) + lane_index()));
+#pragma unroll
+        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
+        __syncwarp();
+        store_flat(p, tile, memory);
+        __syncwarp();
+      } else {
+        const LineRuns line(p, tile, first_line(half) + line_of_lane());
+#pragma unroll
+        for (int i = 0; i < position_tiles * C.product_rows; ++i) {
+          const int t = i / C.product_rows, row = i % C.product_rows;
+          const Run run = line.of_product(p, tile, first_product + t, row);
+          if (stage_pairs(run, row))
+            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
+          else
+            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
+          __syncwarp();
+          store_vectors(staging, run);
+          __syncwarp();
+        }
+      }
+    }
+  }
+
+ private:
+  using Line = BlockLine<C, Tables>;
+
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
+  /// The row of the eight that a lane's sums belong to, as a line and a phase.
+  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  __device__ static int phase_of_lane() { return phase_of_slot<C>(lane_index() / 4 % slots); }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+
+  /// The outputs of a line: where they begin for the box, and which of them exist.
+  struct LineRuns {
+    Element* at;  // the first output of the box, outside the tensor perhaps
+    int od, oh, ow;
+    bool exists;
+
+    __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
+      const Line line(tile, index);
+      exists = line.exists;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           ow;
+    }
+
+    /// A row of positions of the box, from output `low` on.
+    __device__ Run piece(const ForwardParams& p, const Tile& tile, int image, int d, int h, int low) const {
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
+                          unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
+                          (C.images == 1 || tile.n + image < p.batch);
+      Element* const row = at + image * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+      int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
+      if constexpr (C.window > 1) {
+        constexpr int advance = box_advance(C) * C.stride.w;
+        const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
+        const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
+        if (tile.box_w > 0) first = max(first, aligned(0));
+        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+      }
+      Run run;
+      run.at = row + low;
+      run.first = static_cast<unsigned short>(first - low);
+      run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
+      return run;
+    }
+
+    /// A product, or one of the rows that it covers.
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
+      const int row = product / panels_per_row(C) * C.product_rows + product_row;
+      return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
+    }
+  };
+
+  /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
+  __device__ static void write(Element* at, int phase, float sum, const RowOutput<C>& output) {
+    if (slots > phases && phase < 0) return;
+    at[phase] = to_element<Element>(output(sum));
+    if constexpr (phases < C.stride.w) {
+      if (phase == phase_with_taps(C, 0)) {
+#pragma unroll
+        for (int empty = 0; empty < C.stride.w; ++empty)
+          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(output.bias);
+      }
+    }
+  }
+
+  /// The first column of a row of positions in its product.
+  __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
+
+  // An output and one beside it that is bias alone.
+  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;
+
+  /// Whether two neighbouring outputs are one store: all lines are aligned for it.
+  __device__ static bool stage_pairs(const Run& run, int row) {
+    if constexpr (phases > 1 || C.stride.w > 2) return false;
+    return __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row) * C.stride.w) % 2 == 0);
+  }
+
+  template <bool Pairs>
+  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                   const RowOutput<C>& output, int half, int row) {
+    constexpr int width = panel_run_width(C);
+    const int phase = phase_of_lane(), first = first_column(row);
+    Element* const at =
+        staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+#pragma unroll
+    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
+      // Eight columns are of this row alone, but for its first and last ones.
+      const int column = n * 8 - first;
+      const bool whole = column >= 0 && column + 8 <= width;
+      if (Pairs && !beside_gap && whole) {
+        store_pair(at + column, output(sum[n * 4 + half * 2]), output(sum[n * 4 + half * 2 + 1]));
+        continue;
+      }
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (!whole && unsigned(column + first_column_of_lane() + e) >= unsigned(width)) continue;
+        const float value = sum[n * 4 + half * 2 + e];
+        Element* const to = at + (column + e) * C.stride.w;
+        if constexpr (Pairs && beside_gap)
+          store_pair(to, phase_with_taps(C, 0) == 0 ? output(value) : output.bias,
+                     phase_with_taps(C, 0) == 0 ? output.bias : output(value));
+        else
+          write(to, phase, value, output);
+      }
+    }
+  }
+
+  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
+                                    int half, int product) {
+    constexpr int pitch = x_extent(C).w, rows = runs_per_line;
+    const int phase = phase_of_lane();
+    Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
+    // Places are worked out again for each half of the rows: there are not registers enough to keep them.
+    int own = first_column_of_lane();
+    asm volatile("" : "+r"(own));
+    Element* const own_at = at + own * C.stride.w;
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n) {
+      // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
+      const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+      if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+      // Without a halo, rows may follow one another here as they do there.
+      constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
+      const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (whole) {
+          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
+          continue;
+        }
+        int own_row = row, own_column = column + own + e;
+#pragma unroll
+        for (int i = 0; i < ceil_div(8, pitch); ++i)
+          if (own_column >= pitch) own_column -= pitch, ++own_row;
+        if (own_column < C.box.w && own_row < rows)
+          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
+      }
+    }
+  }
+
+  /// The run of a lane that stages it.
+  __device__ static Run run_of(const Run& run, int lane) {
+    const u64 at = reinterpret_cast<u64>(run.at);
+    const u32 low = __shfl_sync(0xffffffff, u32(at), lane), high = __shfl_sync(0xffffffff, u32(at >> 32), lane);
+    const u32 ends = __shfl_sync(0xffffffff, u32(run.first) | u32(run.end) << 16, lane);
+    Run result;
+    result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
+    result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
+    return result;
+  }
+
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
+  /// run: where a lane stores, and from where, is a constant from its first vector on.
+  __device__ static void store_vectors(const Element* staging, const Run& staged) {
+    constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
+    const int place = lane_index() % lanes;
+#pragma unroll
+    for (int line = 0; line < pass_lines; line += warp_size / lanes) {
+      const int own = line + lane_index() / lanes;
+      const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
+      const Element* const from = staging + own * line_stride;
+      const int skew = skew_of<vector>(run.at);
+      Element* const to = run.at - skew;
+      // The first of the vectors that are whole, and how many there are.
+      const int first_whole = (run.first + skew + vector - 1) / vector;
+      const u32 whole = u32(max((run.end + skew) / vector - first_whole, 0));
+      const Element* const own_from = from + place * vector;
+      Element* own_to = to + place * vector;
+      asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
+#pragma unroll
+      for (int first = 0; first < vectors; first += lanes * together) {
+        uint4 value[together];
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int next = first + i * lanes;
+          if (next + place < vectors) value[i] = *reinterpret_cast<const uint4*>(own_from + next * vector);
+        }
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int next = first + i * lanes;
+          if (next < vectors && u32(place - first_whole + next) < whole) ptx::store(own_to + next * vector, value[i]);
+        }
+      }
+      // What is before the first whole vector, and behind the last one, a lane each.
+      const int head = min(first_whole * vector, run.end + skew), tail = max(head, (run.end + skew) & -vector);
+      if (run.first + skew + place < head) to[run.first + skew + place] = from[run.first + skew + place];
+      if (tail + place < run.end + skew) to[tail + place] = from[tail + place];
+    }
+  }
+
+  // ---- Flat products: a run is a row of a line. Rows are described once for a tile, lines once for a pass ----------
+
+  struct FlatRow {
+    i64 offset;    // from the first output of the box
+    short d, h;    // outputs from it along depth and height
+    short staged;  // which staged run it is
+    short exists;  // its image is one of the batch
+  };
+  struct FlatLine {
+    Element* at;
+    int d, h;  // its first output, along the depth far outside where the line does not exist
+    __device__ explicit FlatLine(const LineRuns& line)
+        : at(line.at), d(line.exists ? line.od : -(1 << 30)), h(line.oh) {}
+  };
+  static_assert(sizeof(FlatRow) == run_entry_bytes && sizeof(FlatLine) == run_entry_bytes);
+  __device__ static FlatRow* flat_rows(unsigned char* memory) {
+    return reinterpret_cast<FlatRow*>(memory + panel_staging_bytes(C));
+  }
+  __device__ static FlatLine* flat_lines(unsigned char* memory) {
+    return reinterpret_cast<FlatLine*>(flat_rows(memory) + box_rows(C));
+  }
+
+  __device__ static void describe_rows(const ForwardParams& p, const Tile& tile, FlatRow* table) {
+    for (int row = lane_index(); row < box_rows(C); row += warp_size) {
+      const int h = row % C.box.h * C.stride.h, slice = row / C.box.h;
+      const int d = slice % C.box.d * C.stride.d, image = slice / C.box.d;
+      table[row] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
+                    short(C.images == 1 || tile.n + image < p.batch)};
+    }
+  }
+
+  /// Lanes take vectors of the pass in turn.
+  __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
+    // Of every run the same outputs exist; it may have one more vector where it is not aligned.
+    const int ow = tile.origin.w * C.stride.w - C.padding.w;
+    const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
+    // Strides of dimensions of size 1 are never stepped along.
+    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
+    const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
+    if (in_memory && (panel_flat_skew(C) + first) % vector == 0)
+      store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
+    else
+      store_flat<false>(p, memory, first, end, (max(end - first, 0) + 2 * vector - 2) / vector);
+  }
+
+  /// `Aligned`: runs are in memory as they are staged. Others are joined, each vector from two that are staged.
+  template <bool Aligned>
+  __device__ static void store_flat(const ForwardParams& p, unsigned char* memory, int first, int end, int vectors) {
+    constexpr int together = Aligned ? 4 : 2, runs = pass_lines * box_rows(C), skew = panel_flat_skew(C);
+    if (vectors == 0) return;
+    const Element* const staging = reinterpret_cast<const Element*>(memory);
+    int run = lane_index() / vectors, index = lane_index() % vectors;
+    const int next_run = warp_size / vectors, next_index = warp_size % vectors;
+#pragma unroll 1
+    for (int item = 0; item < runs * vectors; item += warp_size * together) {
+      Element* at[together];
+      int begins[together];  // with this output of the run
+      Words<4> value[together];
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const int row_index = min(run, runs - 1) % box_rows(C), line_index = min(run, runs - 1) / box_rows(C);
+        const FlatRow row = flat_rows(memory)[row_index];
+        const FlatLine line = flat_lines(memory)[line_index];
+        const bool inside = run < runs && row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) &&
+                            unsigned(line.h + row.h) < unsigned(p.out.h);
+        at[i] = line.at + row.offset;
+        int c = first + index * vector;
+        if constexpr (!Aligned) c -= skew_of<vector>(at[i] + first);
+        const int place = line_index * line_stride + row.staged * run_stride + skew + c;
+        const int shift = Aligned ? 0 : (place % vector + vector) % vector;
+        const auto* const staged = reinterpret_cast<const Words<4>*>(staging + (place - shift));
+        if constexpr (Aligned) {
+          value[i] = staged[0];
+        } else {  // nothing is staged before the first run
+          value[i] = shifted<Element>(place < shift ? Words<4>{} : staged[0], staged[1], shift);
+        }
+        begins[i] = inside ? c : end;
+        run += next_run, index += next_index;
+        if (index >= vectors) index -= vectors, ++run;
+      }
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const Words<4>& v = value[i];
+        device::store_vector<vector>(at[i], first, end, begins[i],
+                                     make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
+      }
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/barrier.cuh
+// Barriers: mbarrier in shared memory (sm_90), and named barriers of part of a block.
+
+
+namespace tconv::device::ptx {
+
+__device__ inline void barrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// Makes initialised barriers visible to copies that will complete on them.
+__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ inline void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives, and expects `bytes` more from copies before the phase completes.
+__device__ inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+/// Waits until the phase with this parity has completed. Never wait more than one phase ahead.
+__device__ inline void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+/// Whether the phase with this parity has completed.
+__device__ inline bool barrier_test(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+/// Arrives when all copies this thread has begun (copy_async) are complete.
+__device__ inline void barrier_arrive_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+/// What this thread has written to shared memory is seen by the asynchronous instructions of others that wait for it.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
+__device__ inline void named_sync(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- ptx/launch.cuh
+// griddepcontrol (sm_90): a kernel that begins while the one before it ends.
+
+
+namespace tconv::device::ptx {
+
+/// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+/// Waits until the kernel before this one is complete, and sees what it wrote.
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+}  // namespace tconv::device::ptx
+// ---- ptx/wgmma.cuh
+// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
+// second in shared memory.
+//
+// The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
+// that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
+// warp's 16 x 8 tile of columns 8n to 8n + 7.
+
+
+namespace tconv::device::ptx {
+
+/// Describes an operand of N rows by eight words at `address`: [row / 8][word / 4][row % 8][word % 4], without
+/// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
+__device__ inline u64 wgmma_operand(u32 address) {
+  constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
+  // All lanes have the same address; saying so lets it live in a uniform register.
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+}
+
+/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
+/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
+__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
+  constexpr u64 position_stride = u64(128 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
+}
+
+/// Orders register and shared-memory accesses before the products that follow.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits until all but the newest `Pending` groups of products are complete.
+template <int Pending>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+template <int Registers>
+__device__ inline void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+/// Sums of products that were waited for: to the compiler they are written here.
+template <int Count>
+__device__ inline void wgmma_sums(float (&sums)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- ptx/bulk_copy.cuh
+// cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
+// multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
+
+
+namespace tconv::device::ptx {
+
+/// From global to shared memory; completes on a barrier that expects the bytes.
+__device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- team.cuh
+// What the warpgroup kernels share: rings of slots, and which tiles a team works on.
+
+
+namespace tconv::device {
+
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
+template <int Slots>
+struct Ring {
+  int slot = 0;
+  u32 parity = 0;
+  __device__ void advance() {
+    if (++slot == Slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <bool First, class A, class B>
+struct Select {
+  using Type = A;
+};
+template <class A, class B>
+struct Select<false, A, B> {
+  using Type = B;
+};
+
+/// The tiles of a team: every `stride`th from its own.
+template <GemmConfig C, class Tables>
+struct TeamSchedule {
+  static constexpr bool resident = C.resident_steps > 0;
+  int block, box, box_stride, boxes;
+  __device__ TeamSchedule(const ForwardParams& p, int team) {
+    constexpr int blocks = block_sets_of(C);
+    if constexpr (resident) {
+      block = blockIdx.x % blocks;
+      box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
+      boxes = p.tiles / blocks;
+    } else {
+      block = 0;
+      box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+      boxes = p.tiles;
+    }
+  }
+  __device__ bool done() const { return box >= boxes; }
+  __device__ void advance() { box += box_stride; }
+  __device__ Tile tile(const ForwardParams& p) const {
+    return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
+  }
+  /// Goes on to the next tile that has products, from this one on; false where there is none.
+  __device__ bool seek_products(const ForwardParams& p, Tile& found) {
+    for (; !done(); advance()) {
+      found = tile(p);
+      if (Tables::steps(found.type) > 0) return true;
+    }
+    return false;
+  }
+  /// The packed weights of a tile.
+  __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
+    const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+    const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+    return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
+           row_block * steps * weight_parts(C) * row_step_bytes(C);
+  }
+};
+
+/// Begins to copy a slab of streamed weights: `count` steps of a chunk, from the packed weights of a tile that has
+/// `steps` of them.
+template <GemmConfig C>
+__device__ void load_slab(u32 shared, const unsigned char* packed, int chunk, int step, int count, int steps,
+                          u32 barrier) {
+  constexpr int group = C.octet_group, octets = substeps_of(C), bytes = weight_parts(C) * row_step_bytes(C);
+  const int first = chunk * octets;
+  ptx::barrier_arrive_expect(barrier, count * octets * bytes);
+  if constexpr (octets >= group) {
+    packed += i64(first * steps + step * group) * bytes;
+#pragma unroll
+    for (int o = 0; o < octets; o += group)
+      ptx::bulk_load(shared + slab_place(C, o, 0) * bytes, packed + i64(o) * steps * bytes, count * group * bytes,
+                     barrier);
+  } else {
+    packed += i64((first / group * steps + step) * group + first % group) * bytes;
+    for (int s = 0; s < count; ++s)
+      ptx::bulk_load(shared + s * octets * bytes, packed + i64(s) * group * bytes, octets * bytes, barrier);
+  }
+}
+
+/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
+/// shared memory is smaller still.
+template <GemmConfig C, class Tables>
+__device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
+  const TeamSchedule<C, Tables> schedule(p, 0);
+  const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+  // Those of neighbouring channel blocks follow one another.
+  constexpr int bytes = C.team_blocks * resident_bytes(C);
+  ptx::barrier_arrive_expect(barrier, bytes);
+  ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
+}
+
+/// Hands a slot over: one lane of each warp says so.
+__device__ inline void release(u32 barrier) {
+  if (lane_index() == 0) ptx::barrier_arrive(barrier);
+}
+
+}  // namespace tconv::device
+// ---- ptx/load.cuh
+// Loads from memory that nothing writes while the kernel runs.
+
+
+namespace tconv::device::ptx {
+
+/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
+__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
+  const unsigned char* result;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
+  return result;
+}
+
+__device__ inline void load(u16& value, const unsigned char* from) {
+  asm("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(from));
+}
+__device__ inline void load(u32& value, const unsigned char* from) {
+  asm("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
+}
+__device__ inline void load(uint2& value, const unsigned char* from) {
+  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+}
+__device__ inline void load(uint4& value, const unsigned char* from) {
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+}
+
+/// What other blocks of this kernel have written.
+__device__ inline float load_fresh(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
+}  // namespace tconv::device::ptx
+// ---- tiles/panel_slice.cuh
+// A slice of a panel: four words of channels at one input, as products read them.
+
+
+namespace tconv::device {
+
+/// What moves so many bytes at once.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using Type = u16;
+};
+template <>
+struct WordOf<4> {
+  using Type = u32;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+
+/// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
+/// first, or of the second.
+template <int PerWord, int Inputs, class Load, int Loads>
+__device__ inline u32 slice_word(const Load (&v)[Loads], int index, bool second) {
+  if constexpr (PerWord == 2) {
+    const u32 low = v[2 * index], high = v[2 * index + 1];
+    if constexpr (Inputs == 1)
+      return low | high << 16;
+    else
+      return __byte_perm(low, high, second ? 0x7632 : 0x5410);
+  } else if constexpr (Inputs == 1) {
+    return v[index];
+  } else {
+    return second ? v[index].y : v[index].x;
+  }
+}
+
+/// A word whose upper 19 bits are the nearest TF32 number: the tensor cores read no others. Infinities and NaNs stay.
+__device__ inline u32 near_tf32(u32 word) {
+  return fabsf(__uint_as_float(word)) < __uint_as_float(0x7f800000) ? word + 0x1000 : word;
+}
+
+/// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
+/// uses.
+template <Math M>
+__device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
+  if constexpr (M == Math::fp32) {
+    uint4 head, rest;
+    split_tf32(v.x, head.x, rest.x);
+    split_tf32(v.y, head.y, rest.y);
+    split_tf32(v.z, head.z, rest.z);
+    split_tf32(v.w, head.w, rest.w);
+    *to = head, *remainders = rest;
+  } else if constexpr (M == Math::tf32) {
+    *to = make_uint4(near_tf32(v.x), near_tf32(v.y), near_tf32(v.z), near_tf32(v.w));
+  } else {
+    *to = v;
+  }
+}
+
+/// Eight channels of an input, scaled: as halves, or rounded to one half each.
+template <Math M>
+struct ScaledSlice {
+  static constexpr int parts = weight_parts(M);
+  uint4 part[parts];
+
+  /// `value` gives the bits of a channel.
+  template <class Value>
+  __device__ ScaledSlice(float scale, const Value& value) {
+    const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
+    u32 head[4], rest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) split_halves(scaled(2 * i), scaled(2 * i + 1), head[i], rest[i]);
+    part[0] = make_uint4(head[0], head[1], head[2], head[3]);
+    if constexpr (parts == 2) part[1] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+  }
+  __device__ void store(uint4* to, uint4* remainders) const {
+    *to = part[0];
+    if constexpr (parts == 2) *remainders = part[1];
+  }
+};
+
+/// Exchanges two slices, or not.
+template <Math M>
+__device__ void exchange_if(bool exchanges, ScaledSlice<M>& a, ScaledSlice<M>& b) {
+  const auto one = [&](u32& x, u32& y) {
+    const u32 first = exchanges ? y : x;
+    y = exchanges ? x : y, x = first;
+  };
+#pragma unroll
+  for (int i = 0; i < ScaledSlice<M>::parts; ++i)
+    one(a.part[i].x, b.part[i].x), one(a.part[i].y, b.part[i].y), one(a.part[i].z, b.part[i].z),
+        one(a.part[i].w, b.part[i].w);
+}
+
+/// A channel of a slice that was loaded as vectors of four.
+template <int Loads>
+__device__ inline u32 channel_of(const uint4 (&v)[Loads], int channel) {
+  const uint4& four = v[channel / 4];
+  return channel % 4 == 0 ? four.x : channel % 4 == 1 ? four.y : channel % 4 == 2 ? four.z : four.w;
+}
+
+}  // namespace tconv::device
+// ---- tiles/x_panel.cuh
+// A panel: one chunk of the x tile as wgmma reads it from shared memory.
+//
+//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
+//   were scaled, the scale, and the largest number that each warp had
+//
+// A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
+// alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
+// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
+// four words are one load, and neighbouring threads have neighbouring slices.
+//
+// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
+// then the second of all, and a tap begins in the phase it reads.
+
+
+namespace tconv::device {
+
+/// What loads from outside the image read.
+__device__ const uint4 outside_of_x{};
+
+template <GemmConfig C, class Threads>
+struct XPanel {
+  using Element = ElementOf<C>;
+  static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
+  static constexpr int unit = panel_unit(C), positions = x_inputs(C);
+  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
+  static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
+  static constexpr int phases = C.x_phases;
+  static constexpr bool channels_last = C.x_channels_last;
+  static_assert(fills_panels(C) && (!channels_last || (C.x_vector == 4 && groups == slices)));
+
+  /// What one load brings: an element of each position of the unit, or a slice of a position.
+  using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
+  static constexpr int loads = channels_last ? channels * int(sizeof(Element)) / 16 : channels;  // of a unit and slice
+  static constexpr int load_channels = channels / loads;
+  struct Buffer {
+    Load value[units][depth][loads];
+    bool begins_tile;
+  };
+
+  __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
+  __device__ static int group() { return channels_last ? Threads::index() % groups : Threads::index() / lanes; }
+  /// Whether every thread has a unit or slice of this number.
+  __device__ static bool has_unit(int j) {
+    return (positions / unit) % lanes == 0 || j < units - 1 || lane() + j * lanes < positions / unit;
+  }
+  __device__ static bool has_slice(int k) {
+    return slices % groups == 0 || k < depth - 1 || k * groups + group() < slices;
+  }
+
+  /// Where a thread's units begin, in the first channel of the next chunk that it takes. Inputs outside the image are
+  /// read from zeros, whose channels are all the same: no load needs a condition.
+  struct Loader {
+    const unsigned char* source[units];
+    u32 inside, channel_stride;
+
+    __device__ void seek(const ForwardParams& p, const Tile& tile) {
+      channel_stride = u32(p.xs.c), inside = 0;
+      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
+      constexpr Int3 extent = x_extent(C);
+      constexpr int row_inputs = C.x_phases * extent.w;
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       C.x_phases * (tile.origin.w - C.reach.w - x_lead(C))};
+#pragma unroll
+      for (int j = 0; j < units; ++j) {
+        const int position = (lane() + j * lanes) * unit;
+        const int w = start.w + position % row_inputs, row = position / row_inputs;
+        const int slice = row / extent.h, image = slice / extent.d;
+        const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
+        const bool there = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                           unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        const int offset = d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n));
+        source[j] = there ? reinterpret_cast<const unsigned char*>(first + offset)
+                          : reinterpret_cast<const unsigned char*>(&outside_of_x);
+        inside |= u32(there) << j;
+      }
+    }
+
+    /// Loads the next chunk, whose number is `chunk`.
+    __device__ void load(Buffer& buffer, int chunk) {
+      constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
+#pragma unroll
+      for (int j = 0; j < units; ++j) {
+        const u32 stride = inside >> j & 1 ? channel_stride : 0;
+#pragma unroll
+        for (int k = 0; k < depth; ++k)
+#pragma unroll
+          for (int i = 0; i < loads; ++i) {
+            const int channel = k * groups * channels + i * load_channels;  // from this thread's first of the chunk
+            const int number = chunk * slices * channels + group() * channels + channel;
+            const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
+            if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
+            if (exists)
+              ptx::load(buffer.value[j][k][i], ptx::further(source[j], stride, channel * int(sizeof(Element))));
+          }
+        source[j] = ptx::further(source[j], stride, slices * channels * int(sizeof(Element)));
+      }
+    }
+  };
+
+  /// The bits of the largest number of a warp's buffers that is finite.
+  __device__ static u32 largest_of(const Buffer& buffer) {
+    // Four at a time: each waits for the one before it.
+    float of_four[4] = {0, 0, 0, 0};
+    int index = 0;
+    each_number(buffer, [&](float value) {
+      float& own = of_four[index++ % 4];
+      own = larger(own, value);
+    });
+    float largest = fmaxf(fmaxf(of_four[0], of_four[1]), fmaxf(of_four[2], of_four[3]));
+    if (largest == __uint_as_float(0x7f800000)) {
+      largest = 0;
+      each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
+    }
+    return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+  }
+
+  /// `scale`: of what has one.
+  __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k) {
+        if (!has_unit(j) || !has_slice(k)) continue;
+        const int first = lane() * unit;
+        uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
+                          first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
+        const Load(&v)[loads] = buffer.value[j][k];
+        if constexpr (scales(C.math)) {
+          const auto slice = [&](bool second) {
+            return ScaledSlice<C.math>(scale, [&](int channel) { return number_of(v, channel, second); });
+          };
+          const auto store = [&](const ScaledSlice<C.math>& value, int further) {
+            value.store(to + further, to + further + slices * panel_slice_stride(C));
+          };
+          auto first_slice = slice(false);
+          if constexpr (unit == 1) {
+            store(first_slice, 0);
+          } else {
+            constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
+            auto second_slice = slice(true);
+            exchange_if(swaps(), first_slice, second_slice);
+            store(first_slice, swaps() ? further : 0);
+            store(second_slice, swaps() ? 0 : further);
+          }
+        } else if constexpr (channels_last) {
+          put(to, v[0].x, v[0].y, v[0].z, v[0].w);
+        } else if constexpr (unit == 1) {
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
+        } else if constexpr (phases > 1) {
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
+          put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
+              word_of(v, 3, true));
+        } else {
+          const bool swap = swaps();
+          put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
+          put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
+        }
+      }
+  }
+
+ private:
+  /// Of eight lanes that write pairs of neighbours four begin with the second: so all eight write to different banks.
+  __device__ static bool swaps() { return unit == 2 && phases == 1 && lane_index() / 4 % 2 != 0; }
+
+  template <class Visit>
+  __device__ static void each_number(const Buffer& buffer, const Visit& visit) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k)
+#pragma unroll
+        for (int channel = 0; channel < channels; ++channel)
+#pragma unroll
+          for (int second = 0; second < unit; ++second)
+            visit(__uint_as_float(number_of(buffer.value[j][k], channel, second != 0)));
+  }
+
+  /// The bits of a channel of 32 bits at the first position of the unit, or at its second.
+  __device__ static u32 number_of(const Load (&v)[loads], int channel, bool second) {
+    if constexpr (channels_last)
+      return channel_of(v, channel);
+    else
+      return slice_word<1, unit>(v, channel, second);
+  }
+
+  /// Word `index` of the slice at the first position of the unit, or at its second.
+  __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
+    return slice_word<per_word, unit>(v, index, second);
+  }
+
+  __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
+    store_slice<C.math>(to, to + slices * panel_slice_stride(C), make_uint4(a, b, c, d));
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel_gemm.cuh
+// The panel kernel (sm_90a): the product on wgmma, with both operands in shared memory.
+//
+//   rows     64 (phase, output channel) rows of the plan
+//   columns  positions, `panel_columns` for each product, `position_tiles` products side by side
+//   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
+//
+// x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
+// descriptors: a wide product reads shared memory less than the tensor cores work.
+//
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
+// team stores, or its x is under way, the tensor cores work for the other one, or for another block; where they are in
+// one block, they multiply in turns. Or a team has
+// several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
+// for them; or parts of one box, so that weights are fetched once.
+//
+// Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
+// channel blocks read the same x, it is turned once for all.
+//
+// Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
+// last one to come adds them all, always in the same order, and stores.
+//
+// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
+// each team streams them through a ring.
+//
+// C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelGemm {
+  static constexpr int threads = warpgroup_size * warpgroups_of(C);
+  static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
+  static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
+  static constexpr bool scaled = scales(C.math);
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+  static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
+  static_assert(C.rows <= panel_rows);
+
+  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
+  __device__ static int team() { return threadIdx.x / team_threads; }
+  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
+  /// the box.
+  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
+  __device__ static int block() { return member() / C.box_parts; }
+  __device__ static int part() { return member() % C.box_parts; }
+  /// The threads of a team that fill panels; the others multiply and store.
+  struct Loaders {
+    __device__ static int index() { return threadIdx.x % team_threads; }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
+  };
+  using Panel = XPanel<C, Loaders>;
+  /// A warpgroup that multiplies.
+  struct Member {
+    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
+  };
+  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
+  using Schedule = TeamSchedule<C, Tables>;
+
+  struct Shared {
+    u32 resident_weights;
+    unsigned char* panels;
+    u32 weights;
+    unsigned char* store;
+    u32 barriers;
+    __device__ explicit Shared(int team) {
+      extern __shared__ __align__(128) unsigned char memory[];
+      constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
+      resident_weights = ptx::shared_address(memory);
+      panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
+      weights = ptx::shared_address(panels) + panels_bytes;
+      store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
+      barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
+                 (1 + team * panel_team_barriers(C)) * 8;
+    }
+    __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
+    __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
+    __device__ u32 weights_full(int block, int slot) const {
+      return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
+    }
+    __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
+    /// The ring of weights of a channel block.
+    __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
+    __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
+    /// Of a warpgroup that multiplies, where they take turns.
+    __device__ static u32 turn(int index) { return Shared(C.teams).barriers + index * 8; }
+  };
+
+  __device__ static void run(const ForwardParams& p) {
+    constexpr int warps = warpgroup_size / warp_size;
+    if (threadIdx.x == 0) {
+      for (int team = 0; team < C.teams; ++team) {
+        const Shared shared(team);
+        for (int i = 0; i < C.panel_stages; ++i) {
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : loaders / warp_size);
+          ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
+        }
+        for (int block = 0; block < C.team_blocks; ++block)
+          for (int i = 0; i < C.stages; ++i) {
+            ptx::barrier_init(shared.weights_full(block, i), 1);
+            ptx::barrier_init(shared.weights_empty(block, i), warps * C.box_parts);
+          }
+      }
+      ptx::barrier_init(Shared::weights_resident(), 1);
+      for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
+      ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    const Shared shared(team());
+    if (Loaders::index() < loaders) {
+      ptx::registers_decrease<loading_registers(C)>();
+      if (resident && threadIdx.x == 0)
+        load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
+      if constexpr (C.turned) {
+        // A warp for x, and one for the weights of each channel block.
+        static_assert(C.team_blocks <= 3 && C.loaders == 1);
+        const int warp = Loaders::index() / warp_size;
+        if (lane_index() == 0 && warp == 0) copy_x(p, shared);
+        if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
+      } else {
+        load_x(p, shared);
+      }
+    } else {
+      if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
+      multiply_and_store(p, shared);
+    }
+  }
+
+  // ---- The loading warpgroups -----------------------------------------------------------------------
+
+  /// Chunks of x, one after the other and tile after tile.
+  struct Chunks {
+    const ForwardParams& p;
+    Schedule schedule;
+    typename Panel::Loader loader;
+    int chunk = 0;
+
+    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
+    __device__ void seek() {
+      Tile tile;
+      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+    }
+    /// Begins to load the next chunk, if there is one.
+    __device__ bool load(typename Panel::Buffer& buffer) {
+      if (schedule.done()) return false;
+      loader.load(buffer, chunk);
+      buffer.begins_tile = chunk == 0;
+      if (++chunk == chunks) {
+        chunk = 0;
+        schedule.advance();
+        seek();
+      }
+      return true;
+    }
+  };
+
+  /// Fills panels from one buffer while the other is being loaded, where there are two.
+  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    Chunks source(p);
+    Ring<C.panel_stages> panel;
+    u32 scale = 0;
+    const auto fill = [&](const typename Panel::Buffer& buffer) {
+      unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
+      u32 largest = 0;
+      if constexpr (scaled) largest = Panel::largest_of(buffer);
+      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+      if constexpr (scaled) {
+        if (lane_index() == 0)
+          reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
+        Loaders::sync();
+        largest = largest_of(to);
+        if constexpr (C.math == Math::halves)
+          scale = scale_for(largest);
+        else if (buffer.begins_tile || !has_room(scale, largest))
+          scale = coarse_scale_for(largest);  // the chunks of a tile keep theirs as long as it serves
+        if (Loaders::index() == 0) *reinterpret_cast<u32*>(to + panel_scale_place(C)) = scale;
+      }
+      Panel::fill(to, buffer, power_of_two(scale));
+      ptx::async_proxy_fence();
+      __syncwarp();
+      release(shared.panel_full(panel.slot));
+      panel.advance();
+    };
+    typename Panel::Buffer a;
+    if constexpr (C.fill_buffers == 1) {
+      while (source.load(a)) fill(a);
+    } else {
+      typename Panel::Buffer b;
+      bool more = source.load(a);
+      while (more) {
+        more = source.load(b);
+        fill(a);
+        if (!more) break;
+        more = source.load(a);
+        fill(b);
+      }
+    }
+  }
+
+  /// The bits of the largest number of a panel.
+  __device__ static u32 largest_of(const unsigned char* panel) {
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < C.loaders; ++i) {
+      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
+      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
+    }
+    return largest;
+  }
+
+  /// Copies panels that were turned before.
+  __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
+    ptx::wait_for_previous();
+    Ring<C.panel_stages> panel;
+    Tile tile;
+    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+      const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
+                                    ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
+#pragma unroll 1
+      for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
+        const u32 full = shared.panel_full(panel.slot);
+        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+        ptx::barrier_arrive_expect(full, panel_bytes(C));
+        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+      }
+    }
+  }
+
+  /// Copies the weights of a channel block.
+  __device__ static void copy_weights(const ForwardParams& p, const Shared& shared, int block) {
+    Ring<C.stages> ring;
+    Tile tile;
+    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+      tile.channel_block += block;
+      const unsigned char* const packed = schedule.weights(p, tile);
+      const int steps = Tables::steps(tile.type);
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+#pragma unroll 1
+      for (int chunk = first; chunk < end; ++chunk)
+#pragma unroll 1
+        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
+          ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
+          load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
+                       steps, shared.weights_full(block, ring.slot));
+        }
+    }
+  }
+
+  // ---- Products and stores -------------------------------------------------------------------------
+
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  /// The tile of a member of the team.
+  __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
+    Tile tile = schedule.tile(p);
+    tile.channel_block += block();
+    return tile;
+  }
+
+  /// The slabs of weights of a channel block, in the order its products take them. All threads keep count, one copies;
+  /// where parts of the box share them, one of the first part. It fills a slot one slab later then, so that it need not
+  /// wait for the other part.
+  struct WeightStream {
+    const ForwardParams& p;
+    const Shared& shared;
+    Schedule schedule;
+    const unsigned char* packed = nullptr;  // of the tile
+    int steps = 0, chunk = 0, step = 0;     // of the next slab
+    Ring<C.stages> next;                    // the slab whose products are next
+    Ring<C.stages> before;                  // the one used last, where that is still to be filled again
+    bool waits = false;
+
+    __device__ WeightStream(const ForwardParams& params, const Shared& s)
+        : p(params), shared(s), schedule(params, team()) {
+      seek();
+#pragma unroll 1
+      for (int slot = 0; slot < C.stages; ++slot)
+        if (part() == 0) copy(slot);
+    }
+    __device__ void seek() {
+      Tile tile;
+      if (!schedule.seek_products(p, tile)) return;
+      tile.channel_block += block();
+      steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+    }
+    __device__ void copy(int slot) {
+      if (schedule.done()) return;
+      if (thread() == 0)
+        load_slab<C>(shared.weights_of(block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps, steps,
+                     shared.weights_full(block(), slot));
+      step += group_steps;
+      if (step == steps) {
+        step = 0;
+        if (++chunk == chunks) {
+          chunk = 0;
+          schedule.advance();
+          seek();
+        }
+      }
+    }
+    /// Fills a slot again whose products are complete, as far as this warp knows.
+    __device__ void refill(const Ring<C.stages>& used) {
+      release(shared.weights_empty(block(), used.slot));
+      if constexpr (C.box_parts == 1) {
+        fill(used);
+      } else if (part() == 0) {
+        if (waits) fill(before);
+        before = used, waits = true;
+      }
+    }
+    __device__ void fill(const Ring<C.stages>& used) {
+      if (thread() == 0) ptx::barrier_wait(shared.weights_empty(block(), used.slot), used.parity);
+      copy(used.slot);
+    }
+  };
+  /// Of weights that are there to stay.
+  struct ResidentWeights {
+    Ring<1> next;
+    __device__ ResidentWeights(const ForwardParams&, const Shared&) {
+      ptx::barrier_wait(Shared::weights_resident(), 0);
+    }
+    __device__ void refill(const Ring<1>&) {}
+  };
+  /// Of weights that loading threads see to.
+  struct CopiedWeights {
+    const Shared& shared;
+    Ring<C.stages> next;
+    __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
+    __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(block(), used.slot)); }
+  };
+  using Weights =
+      typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
+
+  /// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
+  /// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
+  struct Turns {
+    int index = team() * members_of(C) + member();
+    u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
+
+    __device__ void wait() {
+      if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
+    }
+    /// All products of the tile are issued.
+    __device__ void pass() const {
+      if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
+    }
+  };
+
+  __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
+    constexpr int warps = warpgroup_size / warp_size;
+    unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
+    Weights weights(p, shared);
+    Ring<C.panel_stages> panel;
+    Turns turns;
+    const FirstOperands first(shared);
+    for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
+      const Tile tile = tile_of(schedule, p);
+      typename Store::Outputs outputs(p, tile);
+      float sum[position_tiles][registers];
+      if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
+        ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      turns.wait();
+      if constexpr (split) {
+        multiply_split(sum, p, tile, shared, first, weights, panel);
+        turns.pass();
+      } else {
+        multiply(sum, outputs, tile, shared, first, weights, panel, turns);
+      }
+      if constexpr (C.depth_splits > 1) {
+        unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
+        if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
+      }
+      Store::store(p, tile, memory, outputs, sum, part() * position_tiles);
+    }
+  }
+
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
+  /// the warpgroup's own.
+  __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
+                                   u32* memory) {
+    static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
+    constexpr int words = member_sums(C);
+    const int place = tile.sum * members_of(C) + member();
+    float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+    __threadfence();
+    Member::sync();
+    if (thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
+    Member::sync();
+    const bool last = *memory + 1 == C.depth_splits;
+    Member::sync();
+    if (!last) return false;
+    __threadfence();
+    clear(sum);
+#pragma unroll 1
+    for (int split = 0; split < C.depth_splits; ++split)
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < registers; ++i)
+          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
+    return true;
+  }
+
+  __device__ static void clear(float (&sum)[position_tiles][registers]) {
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) sum[t][i] = 0;
+  }
+
+  /// Where the weights of a group of steps are, from those that are there to stay or from the first slot.
+  __device__ static int slab_place_of(const Weights& weights, int chunk, int step) {
+    if constexpr (resident)
+      return (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
+    else
+      return weights.next.slot * row_slab_bytes(C);
+  }
+  /// The weights of an octet and a step of a group.
+  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
+
+  /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
+  /// that has to be made uniform first.
+  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
+  /// The same, for what is no constant; and made uniform.
+  __device__ static u64 uniform_further(u64 operand, int bytes) {
+    const u32 low = u32(operand) + u32(bytes) / 16;  // the upper half is a constant, and stays one
+    return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
+  }
+
+  /// Whether a panel is there already; the same for all lanes of a warp.
+  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
+    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
+  }
+
+  /// Descriptors of what a warpgroup multiplies, in the first slots: everything else is a few additions away from them.
+  struct FirstOperands {
+    u64 weights, x;
+    __device__ explicit FirstOperands(const Shared& shared)
+        : weights(ptx::wgmma_operand(resident ? shared.resident_weights + block() * resident_bytes(C)
+                                              : shared.weights_of(block()))) {
+      static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
+      const int of_part = C.box_parts == 1 ? 0 : part() * panel_part_stride(C) * 16;
+      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
+    }
+  };
+
+  /// Whether every type has its steps in one group: where they read is known for a whole tile then.
+  __device__ static constexpr bool one_group_a_chunk() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) != group_steps) return false;
+    return true;
+  }
+  /// Calls `group(step)` for each group of a tile's steps.
+  template <class Group>
+  __device__ static void each_group(int steps, const Group& group) {
+    if constexpr (one_group_a_chunk()) {
+      group(0);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps) group(step);
+    }
+  }
+  /// Where the steps of a group read a panel, in bytes from its first position.
+  struct Offsets {
+    int of_step[group_steps];
+    __device__ explicit Offsets(int entry) {
+#pragma unroll
+      for (int s = 0; s < group_steps; ++s) of_step[s] = Tables::low_offset(entry + s) * 16;
+    }
+  };
+
+  /// The first operands of a group of steps. Made before they are waited for.
+  struct Operands {
+    u64 weights, x[group_steps];
+    __device__ Operands(const FirstOperands& first, int slab, int slot, const Offsets& offsets)
+        : weights(uniform_further(first.weights, slab)) {
+      if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
+        const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) x[s] = further(panel, Tables::low_offset(s) * 16);
+      } else {
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s)
+          x[s] = uniform_further(first.x, slot * panel_bytes(C) + offsets.of_step[s]);
+      }
+    }
+  };
+
+  /// The scale of a panel; and of turned x, whether all of the panel is finite.
+  __device__ static uint2 scale_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    return *reinterpret_cast<const uint2*>(shared.panels + panel.slot * panel_bytes(C) + panel_scale_place(C));
+  }
+
+  /// Of what is scaled, and not split: brings sums to the scale of the panel that is added next. False if it is not to
+  /// be added: nothing of it would be left beside the largest sums, which would not remain finite at its scale. (Of x
+  /// that is not turned before, scales of a tile never grow.)
+  __device__ static bool adopt(const uint2& of_panel, u32& scale, float (&sum)[position_tiles][registers]) {
+    if (C.turned && (of_panel.x == any_scale || scale == any_scale)) {
+      if (scale == any_scale) scale = of_panel.x;
+      return true;
+    }
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
+    const bool adds = !C.turned || int(of_panel.x) - int(scale) <= most_growth;
+    float change = change_of_scale(scale, of_panel.x);
+    if (!adds) change = of_panel.y ? 1 : __uint_as_float(0x7fffffff);  // what is not finite is not lost
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int r = 0; r < registers; ++r) sum[t][r] *= change;
+    if (adds) scale = of_panel.x;
+    return adds;
+  }
+
+  /// Undoes the scales of sums, or leaves it to the store. Of each of the thread's two rows.
+  __device__ static void unscale(u32 scale, float (&sum)[position_tiles][registers], typename Store::Outputs& outputs) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const UnscaleSum whole(scale, outputs.of_half[half].factor);
+      const float now = C.depth_splits > 1 ? whole.factor * whole.rest : whole.rest;
+      outputs.of_half[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
+      if (__all_sync(0xffffffff, now == 1)) continue;
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r)
+          if (r / 2 % 2 == half) sum[t][r] *= now;
+    }
+  }
+
+  __device__ static void multiply(float (&sum)[position_tiles][registers], typename Store::Outputs& outputs,
+                                  const Tile& tile, const Shared& shared, const FirstOperands& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel, const Turns& turns) {
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
+    const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
+    // group.
+    constexpr bool one_group = chunks == 1 && C.types == 1 && one_group_a_chunk();
+    if constexpr (!one_group) clear(sum);
+    if (steps == 0) return turns.pass();
+    bool began = false, released = false;
+    auto used_weights = weights.next;
+    auto used_panel = panel;
+    u32 scale = 0;  // of sums
+    // The products so far are complete: what the last of them read may be overwritten.
+    const auto hand_back = [&] {
+      if (!began) return;
+      weights.refill(used_weights);
+      if (!released) release(shared.panel_empty(used_panel.slot));
+      began = released = false;
+    };
+    const Offsets of_tile(entry);
+#pragma unroll 1
+    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
+      // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
+      // what the loading threads wait for.
+      if constexpr (C.panel_stages == 2) {
+        if (began && !is_full(shared, panel)) {
+          ptx::wgmma_wait<0>();
+          release(shared.panel_empty(used_panel.slot));
+          released = true;
+        }
+      }
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      if constexpr (scaled) {
+        const uint2 of_panel = scale_of(shared, panel);
+        if (chunk == first_of_tile) {
+          scale = of_panel.x;
+        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !adopt(of_panel, scale, sum)) {
+          hand_back();
+          skip(steps, shared, weights);
+          release(shared.panel_empty(panel.slot));
+          continue;
+        }
+      }
+      each_group(steps, [&](int step) {
+        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
+                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) {
+          const u64 w = operands.weights, x = operands.x[s];
+#pragma unroll
+          for (int o = 0; o < octets; ++o)
+#pragma unroll
+            for (int t = 0; t < position_tiles; ++t)
+              Wgmma::multiply(sum[t], further(w, weights_at(o, s)),
+                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
+                              !one_group || s + o > 0);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        // The products before these are complete: what they read may be overwritten.
+        if (began) {
+          weights.refill(used_weights);
+          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          released = false;
+        }
+        used_weights = weights.next;
+        began = true;
+        weights.next.advance();
+      });
+      used_panel = panel;
+    }
+    turns.pass();
+    ptx::wgmma_wait<0>();
+    // Nothing is read of the sums before this.
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
+    hand_back();
+    if constexpr (scaled) unscale(scale, sum, outputs);
+  }
+
+  /// The weights of a chunk that is not multiplied.
+  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
+    each_group(steps, [&](int) {
+      if constexpr (!resident) ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+      weights.refill(weights.next);
+      weights.next.advance();
+    });
+  }
+
+  /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
+  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
+  /// addition rounds. While the sums of one product are added, the next one is formed.
+  __device__ static void multiply_split(float (&sum)[position_tiles][registers], const ForwardParams& p,
+                                        const Tile& tile, const Shared& shared, const FirstOperands& first,
+                                        Weights& weights, Ring<C.panel_stages>& panel) {
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
+    clear(sum);
+    if (steps == 0) return;
+    const Offsets of_tile(entry);
+    Unscale of_weights[2];  // of each of the thread's two rows
+    if constexpr (scaled) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (const int channel = Store::channel_of_half(tile, half); channel >= 0)
+          of_weights[half] = Unscale(p.scales[channel]);
+    }
+#pragma unroll 1
+    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      float scale[2];  // of products, undone
+      if constexpr (scaled) {
+        const float of_x = power_of_two(undone(scale_of(shared, panel).x));
+        scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
+      }
+      each_group(steps, [&](int step) {
+        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
+                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
+        if constexpr (!resident)
+          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+        constexpr int buffers = split_buffers(C);
+        constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
+        float part[buffers][registers];
+#pragma unroll
+        for (int i = 0; i < parts + buffers - 1; ++i) {
+          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (const int done = i - (buffers - 1); done >= 0) {
+            if (i < parts && buffers == 2)
+              ptx::wgmma_wait<1>();
+            else
+              ptx::wgmma_wait<0>();
+#pragma unroll
+            for (int r = 0; r < registers; ++r) {
+              float& to = sum[done % position_tiles][r];
+              const float value = part[done % buffers][r];
+              to = scaled ? fmaf(value, scale[r / 2 % 2], to) : to + value;
+            }
+          }
+        }
+        weights.refill(weights.next);
+        weights.next.advance();
+      });
+      release(shared.panel_empty(panel.slot));
+    }
+    if constexpr (scaled) {
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r) sum[t][r] *= of_weights[r / 2 % 2].of_sum;
+    }
+  }
+
+  static constexpr int part_steps = split_steps(C);
+
+  /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
+  __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int product = 0; product < 3; ++product)
+#pragma unroll
+      for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(part, further(operands.weights, weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
+                          further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                                     (product == 1 ? panel_part_bytes(C) : 0)),
+                          product + s - first + o > 0);
+    ptx::wgmma_commit();
+  }
+};
+
+}  // namespace tconv::device
+// ---- weight_scales.cuh
+// The scale of the weights of each output channel, for operands that have to be scaled (mma/scale.cuh): what undoes it.
+// A block takes a channel.
+
+
+namespace tconv::device {
+
+__device__ inline void find_weight_scales(const ScaleParams& p) {
+  extern __shared__ unsigned shared[];
+  const int group = int(blockIdx.x) / p.group_out, channel = int(blockIdx.x) % p.group_out;
+  const float* const weight = p.weight + i64(group) * p.group_in * p.stride_in + channel * p.stride_out;
+  const int taps = volume(p.kernel);
+  float largest = 0;
+  for (i64 i = threadIdx.x; i < i64(p.group_in) * taps; i += blockDim.x) {
+    const int tap = int(i % taps), w = tap % p.kernel.w, h = tap / p.kernel.w % p.kernel.h;
+    const int d = tap / p.kernel.w / p.kernel.h;
+    largest = fmaxf(
+        largest, finite_magnitude(weight[i / taps * p.stride_in + d * p.stride_d + h * p.stride_h + w * p.stride_w]));
+  }
+  const u32 of_warp = __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+  if (lane_index() == 0) shared[warp_index()] = of_warp;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  u32 all = 0;
+  for (int i = 0; i < int(blockDim.x) / warp_size; ++i) all = all > shared[i] ? all : shared[i];
+  p.scales[blockIdx.x] = power_of_two(undone(scale_for(all)));
 }
 
 }  // namespace tconv::device
@@ -2024,7 +4103,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.largest_place = panel_largest_place(c) / 16;
+  t.scale_place = panel_scale_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
@@ -2069,7 +4148,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return math == Math::halves ? turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -2149,29 +4228,29 @@ constexpr Launch launch_of(const GenericParams& p, long long out_channels, int m
 // ---- The kernels of this layer ----
 #if TCONV_SM90
 namespace tconv::device::selected {
-constexpr long long packed_words = 18432;
+constexpr long long packed_words = 12352;
 namespace packing {
 
 constexpr GemmConfig config{
-    .math = Math::tf32,
+    .math = Math::half,
     .groups = 1, .group_in = 32, .group_out = 64,
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
+    .phase_major = false, .width_phases = 3, .width_slots = 4, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
+    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
-    .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
+    .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
 __constant__ i64 weight_bases[] = {
-    0, 6144, 12288, 18432, 18432,};
+    0, 4096, 8192, 12288, 12288,};
 __constant__ int first_step[] = {
     0, 1, 2, 3, 3,};
 __device__ const Int3 low_shifts[] = {
@@ -2183,21 +4262,26 @@ struct __align__(16) Row {
   Int3 phase;
 };
 __device__ const Row all_rows[] = {
-    {0, {0, 0, 0}}, {1, {0, 0, 0}}, {2, {0, 0, 0}}, {3, {0, 0, 0}}, {4, {0, 0, 0}}, {5, {0, 0, 0}}, {6, {0, 0, 0}}, {7, {0, 0, 0}}, {8, {0, 0, 0}}, {9, {0, 0, 0}}, {10, {0, 0, 0}}, {11, {0, 0, 0}}, {12, {0, 0, 0}}, {13, {0, 0, 0}}, {14, {0, 0, 0}}, {15, {0, 0, 0}},
-    {0, {0, 0, 2}}, {1, {0, 0, 2}}, {2, {0, 0, 2}}, {3, {0, 0, 2}}, {4, {0, 0, 2}}, {5, {0, 0, 2}}, {6, {0, 0, 2}}, {7, {0, 0, 2}}, {8, {0, 0, 2}}, {9, {0, 0, 2}}, {10, {0, 0, 2}}, {11, {0, 0, 2}}, {12, {0, 0, 2}}, {13, {0, 0, 2}}, {14, {0, 0, 2}}, {15, {0, 0, 2}},
-    {0, {0, 0, 4}}, {1, {0, 0, 4}}, {2, {0, 0, 4}}, {3, {0, 0, 4}}, {4, {0, 0, 4}}, {5, {0, 0, 4}}, {6, {0, 0, 4}}, {7, {0, 0, 4}}, {8, {0, 0, 4}}, {9, {0, 0, 4}}, {10, {0, 0, 4}}, {11, {0, 0, 4}}, {12, {0, 0, 4}}, {13, {0, 0, 4}}, {14, {0, 0, 4}}, {15, {0, 0, 4}},
-    {0, {0, 2, 0}}, {1, {0, 2, 0}}, {2, {0, 2, 0}}, {3, {0, 2, 0}}, {4, {0, 2, 0}}, {5, {0, 2, 0}}, {6, {0, 2, 0}}, {7, {0, 2, 0}}, {8, {0, 2, 0}}, {9, {0, 2, 0}}, {10, {0, 2, 0}}, {11, {0, 2, 0}}, {12, {0, 2, 0}}, {13, {0, 2, 0}}, {14, {0, 2, 0}}, {15, {0, 2, 0}},
-    {0, {0, 2, 2}}, {1, {0, 2, 2}}, {2, {0, 2, 2}}, {3, {0, 2, 2}}, {4, {0, 2, 2}}, {5, {0, 2, 2}}, {6, {0, 2, 2}}, {7, {0, 2, 2}}, {8, {0, 2, 2}}, {9, {0, 2, 2}}, {10, {0, 2, 2}}, {11, {0, 2, 2}}, {12, {0, 2, 2}}, {13, {0, 2, 2}}, {14, {0, 2, 2}}, {15, {0, 2, 2}},
-    {0, {0, 2, 4}}, {1, {0, 2, 4}}, {2, {0, 2, 4}}, {3, {0, 2, 4}}, {4, {0, 2, 4}}, {5, {0, 2, 4}}, {6, {0, 2, 4}}, {7, {0, 2, 4}}, {8, {0, 2, 4}}, {9, {0, 2, 4}}, {10, {0, 2, 4}}, {11, {0, 2, 4}}, {12, {0, 2, 4}}, {13, {0, 2, 4}}, {14, {0, 2, 4}}, {15, {0, 2, 4}},
-    {0, {0, 4, 0}}, {1, {0, 4, 0}}, {2, {0, 4, 0}}, {3, {0, 4, 0}}, {4, {0, 4, 0}}, {5, {0, 4, 0}}, {6, {0, 4, 0}}, {7, {0, 4, 0}}, {8, {0, 4, 0}}, {9, {0, 4, 0}}, {10, {0, 4, 0}}, {11, {0, 4, 0}}, {12, {0, 4, 0}}, {13, {0, 4, 0}}, {14, {0, 4, 0}}, {15, {0, 4, 0}},
-    {0, {0, 4, 2}}, {1, {0, 4, 2}}, {2, {0, 4, 2}}, {3, {0, 4, 2}}, {4, {0, 4, 2}}, {5, {0, 4, 2}}, {6, {0, 4, 2}}, {7, {0, 4, 2}}, {8, {0, 4, 2}}, {9, {0, 4, 2}}, {10, {0, 4, 2}}, {11, {0, 4, 2}}, {12, {0, 4, 2}}, {13, {0, 4, 2}}, {14, {0, 4, 2}}, {15, {0, 4, 2}},
-    {0, {0, 4, 4}}, {1, {0, 4, 4}}, {2, {0, 4, 4}}, {3, {0, 4, 4}}, {4, {0, 4, 4}}, {5, {0, 4, 4}}, {6, {0, 4, 4}}, {7, {0, 4, 4}}, {8, {0, 4, 4}}, {9, {0, 4, 4}}, {10, {0, 4, 4}}, {11, {0, 4, 4}}, {12, {0, 4, 4}}, {13, {0, 4, 4}}, {14, {0, 4, 4}}, {15, {0, 4, 4}},
-    {0, {0, 1, 0}}, {1, {0, 1, 0}}, {2, {0, 1, 0}}, {3, {0, 1, 0}}, {4, {0, 1, 0}}, {5, {0, 1, 0}}, {6, {0, 1, 0}}, {7, {0, 1, 0}}, {8, {0, 1, 0}}, {9, {0, 1, 0}}, {10, {0, 1, 0}}, {11, {0, 1, 0}}, {12, {0, 1, 0}}, {13, {0, 1, 0}}, {14, {0, 1, 0}}, {15, {0, 1, 0}},
-    {0, {0, 1, 2}}, {1, {0, 1, 2}}, {2, {0, 1, 2}}, {3, {0, 1, 2}}, {4, {0, 1, 2}}, {5, {0, 1, 2}}, {6, {0, 1, 2}}, {7, {0, 1, 2}}, {8, {0, 1, 2}}, {9, {0, 1, 2}}, {10, {0, 1, 2}}, {11, {0, 1, 2}}, {12, {0, 1, 2}}, {13, {0, 1, 2}}, {14, {0, 1, 2}}, {15, {0, 1, 2}},
-    {0, {0, 1, 4}}, {1, {0, 1, 4}}, {2, {0, 1, 4}}, {3, {0, 1, 4}}, {4, {0, 1, 4}}, {5, {0, 1, 4}}, {6, {0, 1, 4}}, {7, {0, 1, 4}}, {8, {0, 1, 4}}, {9, {0, 1, 4}}, {10, {0, 1, 4}}, {11, {0, 1, 4}}, {12, {0, 1, 4}}, {13, {0, 1, 4}}, {14, {0, 1, 4}}, {15, {0, 1, 4}},
-    {0, {0, 3, 0}}, {1, {0, 3, 0}}, {2, {0, 3, 0}}, {3, {0, 3, 0}}, {4, {0, 3, 0}}, {5, {0, 3, 0}}, {6, {0, 3, 0}}, {7, {0, 3, 0}}, {8, {0, 3, 0}}, {9, {0, 3, 0}}, {10, {0, 3, 0}}, {11, {0, 3, 0}}, {12, {0, 3, 0}}, {13, {0, 3, 0}}, {14, {0, 3, 0}}, {15, {0, 3, 0}},
-    {0, {0, 3, 2}}, {1, {0, 3, 2}}, {2, {0, 3, 2}}, {3, {0, 3, 2}}, {4, {0, 3, 2}}, {5, {0, 3, 2}}, {6, {0, 3, 2}}, {7, {0, 3, 2}}, {8, {0, 3, 2}}, {9, {0, 3, 2}}, {10, {0, 3, 2}}, {11, {0, 3, 2}}, {12, {0, 3, 2}}, {13, {0, 3, 2}}, {14, {0, 3, 2}}, {15, {0, 3, 2}},
-    {0, {0, 3, 4}}, {1, {0, 3, 4}}, {2, {0, 3, 4}}, {3, {0, 3, 4}}, {4, {0, 3, 4}}, {5, {0, 3, 4}}, {6, {0, 3, 4}}, {7, {0, 3, 4}}, {8, {0, 3, 4}}, {9, {0, 3, 4}}, {10, {0, 3, 4}}, {11, {0, 3, 4}}, {12, {0, 3, 4}}, {13, {0, 3, 4}}, {14, {0, 3, 4}}, {15, {0, 3, 4}},};
+    {0, {0, 0, 0}}, {0, {0, 0, 2}}, {0, {0, 0, 4}}, {-1, {0, 0, 0}}, {1, {0, 0, 0}}, {1, {0, 0, 2}}, {1, {0, 0, 4}}, {-1, {0, 0, 0}}, {2, {0, 0, 0}}, {2, {0, 0, 2}}, {2, {0, 0, 4}}, {-1, {0, 0, 0}}, {3, {0, 0, 0}}, {3, {0, 0, 2}}, {3, {0, 0, 4}}, {-1, {0, 0, 0}},
+    {4, {0, 0, 0}}, {4, {0, 0, 2}}, {4, {0, 0, 4}}, {-1, {0, 0, 0}}, {5, {0, 0, 0}}, {5, {0, 0, 2}}, {5, {0, 0, 4}}, {-1, {0, 0, 0}}, {6, {0, 0, 0}}, {6, {0, 0, 2}}, {6, {0, 0, 4}}, {-1, {0, 0, 0}}, {7, {0, 0, 0}}, {7, {0, 0, 2}}, {7, {0, 0, 4}}, {-1, {0, 0, 0}},
+    {8, {0, 0, 0}}, {8, {0, 0, 2}}, {8, {0, 0, 4}}, {-1, {0, 0, 0}}, {9, {0, 0, 0}}, {9, {0, 0, 2}}, {9, {0, 0, 4}}, {-1, {0, 0, 0}}, {10, {0, 0, 0}}, {10, {0, 0, 2}}, {10, {0, 0, 4}}, {-1, {0, 0, 0}}, {11, {0, 0, 0}}, {11, {0, 0, 2}}, {11, {0, 0, 4}}, {-1, {0, 0, 0}},
+    {12, {0, 0, 0}}, {12, {0, 0, 2}}, {12, {0, 0, 4}}, {-1, {0, 0, 0}}, {13, {0, 0, 0}}, {13, {0, 0, 2}}, {13, {0, 0, 4}}, {-1, {0, 0, 0}}, {14, {0, 0, 0}}, {14, {0, 0, 2}}, {14, {0, 0, 4}}, {-1, {0, 0, 0}}, {15, {0, 0, 0}}, {15, {0, 0, 2}}, {15, {0, 0, 4}}, {-1, {0, 0, 0}},
+    {0, {0, 2, 0}}, {0, {0, 2, 2}}, {0, {0, 2, 4}}, {-1, {0, 0, 0}}, {1, {0, 2, 0}}, {1, {0, 2, 2}}, {1, {0, 2, 4}}, {-1, {0, 0, 0}}, {2, {0, 2, 0}}, {2, {0, 2, 2}}, {2, {0, 2, 4}}, {-1, {0, 0, 0}}, {3, {0, 2, 0}}, {3, {0, 2, 2}}, {3, {0, 2, 4}}, {-1, {0, 0, 0}},
+    {4, {0, 2, 0}}, {4, {0, 2, 2}}, {4, {0, 2, 4}}, {-1, {0, 0, 0}}, {5, {0, 2, 0}}, {5, {0, 2, 2}}, {5, {0, 2, 4}}, {-1, {0, 0, 0}}, {6, {0, 2, 0}}, {6, {0, 2, 2}}, {6, {0, 2, 4}}, {-1, {0, 0, 0}}, {7, {0, 2, 0}}, {7, {0, 2, 2}}, {7, {0, 2, 4}}, {-1, {0, 0, 0}},
+    {8, {0, 2, 0}}, {8, {0, 2, 2}}, {8, {0, 2, 4}}, {-1, {0, 0, 0}}, {9, {0, 2, 0}}, {9, {0, 2, 2}}, {9, {0, 2, 4}}, {-1, {0, 0, 0}}, {10, {0, 2, 0}}, {10, {0, 2, 2}}, {10, {0, 2, 4}}, {-1, {0, 0, 0}}, {11, {0, 2, 0}}, {11, {0, 2, 2}}, {11, {0, 2, 4}}, {-1, {0, 0, 0}},
+    {12, {0, 2, 0}}, {12, {0, 2, 2}}, {12, {0, 2, 4}}, {-1, {0, 0, 0}}, {13, {0, 2, 0}}, {13, {0, 2, 2}}, {13, {0, 2, 4}}, {-1, {0, 0, 0}}, {14, {0, 2, 0}}, {14, {0, 2, 2}}, {14, {0, 2, 4}}, {-1, {0, 0, 0}}, {15, {0, 2, 0}}, {15, {0, 2, 2}}, {15, {0, 2, 4}}, {-1, {0, 0, 0}},
+    {0, {0, 4, 0}}, {0, {0, 4, 2}}, {0, {0, 4, 4}}, {-1, {0, 0, 0}}, {1, {0, 4, 0}}, {1, {0, 4, 2}}, {1, {0, 4, 4}}, {-1, {0, 0, 0}}, {2, {0, 4, 0}}, {2, {0, 4, 2}}, {2, {0, 4, 4}}, {-1, {0, 0, 0}}, {3, {0, 4, 0}}, {3, {0, 4, 2}}, {3, {0, 4, 4}}, {-1, {0, 0, 0}},
+    {4, {0, 4, 0}}, {4, {0, 4, 2}}, {4, {0, 4, 4}}, {-1, {0, 0, 0}}, {5, {0, 4, 0}}, {5, {0, 4, 2}}, {5, {0, 4, 4}}, {-1, {0, 0, 0}}, {6, {0, 4, 0}}, {6, {0, 4, 2}}, {6, {0, 4, 4}}, {-1, {0, 0, 0}}, {7, {0, 4, 0}}, {7, {0, 4, 2}}, {7, {0, 4, 4}}, {-1, {0, 0, 0}},
+    {8, {0, 4, 0}}, {8, {0, 4, 2}}, {8, {0, 4, 4}}, {-1, {0, 0, 0}}, {9, {0, 4, 0}}, {9, {0, 4, 2}}, {9, {0, 4, 4}}, {-1, {0, 0, 0}}, {10, {0, 4, 0}}, {10, {0, 4, 2}}, {10, {0, 4, 4}}, {-1, {0, 0, 0}}, {11, {0, 4, 0}}, {11, {0, 4, 2}}, {11, {0, 4, 4}}, {-1, {0, 0, 0}},
+    {12, {0, 4, 0}}, {12, {0, 4, 2}}, {12, {0, 4, 4}}, {-1, {0, 0, 0}}, {13, {0, 4, 0}}, {13, {0, 4, 2}}, {13, {0, 4, 4}}, {-1, {0, 0, 0}}, {14, {0, 4, 0}}, {14, {0, 4, 2}}, {14, {0, 4, 4}}, {-1, {0, 0, 0}}, {15, {0, 4, 0}}, {15, {0, 4, 2}}, {15, {0, 4, 4}}, {-1, {0, 0, 0}},
+    {0, {0, 1, 0}}, {0, {0, 1, 2}}, {0, {0, 1, 4}}, {-1, {0, 0, 0}}, {1, {0, 1, 0}}, {1, {0, 1, 2}}, {1, {0, 1, 4}}, {-1, {0, 0, 0}}, {2, {0, 1, 0}}, {2, {0, 1, 2}}, {2, {0, 1, 4}}, {-1, {0, 0, 0}}, {3, {0, 1, 0}}, {3, {0, 1, 2}}, {3, {0, 1, 4}}, {-1, {0, 0, 0}},
+    {4, {0, 1, 0}}, {4, {0, 1, 2}}, {4, {0, 1, 4}}, {-1, {0, 0, 0}}, {5, {0, 1, 0}}, {5, {0, 1, 2}}, {5, {0, 1, 4}}, {-1, {0, 0, 0}}, {6, {0, 1, 0}}, {6, {0, 1, 2}}, {6, {0, 1, 4}}, {-1, {0, 0, 0}}, {7, {0, 1, 0}}, {7, {0, 1, 2}}, {7, {0, 1, 4}}, {-1, {0, 0, 0}},
+    {8, {0, 1, 0}}, {8, {0, 1, 2}}, {8, {0, 1, 4}}, {-1, {0, 0, 0}}, {9, {0, 1, 0}}, {9, {0, 1, 2}}, {9, {0, 1, 4}}, {-1, {0, 0, 0}}, {10, {0, 1, 0}}, {10, {0, 1, 2}}, {10, {0, 1, 4}}, {-1, {0, 0, 0}}, {11, {0, 1, 0}}, {11, {0, 1, 2}}, {11, {0, 1, 4}}, {-1, {0, 0, 0}},
+    {12, {0, 1, 0}}, {12, {0, 1, 2}}, {12, {0, 1, 4}}, {-1, {0, 0, 0}}, {13, {0, 1, 0}}, {13, {0, 1, 2}}, {13, {0, 1, 4}}, {-1, {0, 0, 0}}, {14, {0, 1, 0}}, {14, {0, 1, 2}}, {14, {0, 1, 4}}, {-1, {0, 0, 0}}, {15, {0, 1, 0}}, {15, {0, 1, 2}}, {15, {0, 1, 4}}, {-1, {0, 0, 0}},
+    {0, {0, 3, 0}}, {0, {0, 3, 2}}, {0, {0, 3, 4}}, {-1, {0, 0, 0}}, {1, {0, 3, 0}}, {1, {0, 3, 2}}, {1, {0, 3, 4}}, {-1, {0, 0, 0}}, {2, {0, 3, 0}}, {2, {0, 3, 2}}, {2, {0, 3, 4}}, {-1, {0, 0, 0}}, {3, {0, 3, 0}}, {3, {0, 3, 2}}, {3, {0, 3, 4}}, {-1, {0, 0, 0}},
+    {4, {0, 3, 0}}, {4, {0, 3, 2}}, {4, {0, 3, 4}}, {-1, {0, 0, 0}}, {5, {0, 3, 0}}, {5, {0, 3, 2}}, {5, {0, 3, 4}}, {-1, {0, 0, 0}}, {6, {0, 3, 0}}, {6, {0, 3, 2}}, {6, {0, 3, 4}}, {-1, {0, 0, 0}}, {7, {0, 3, 0}}, {7, {0, 3, 2}}, {7, {0, 3, 4}}, {-1, {0, 0, 0}},
+    {8, {0, 3, 0}}, {8, {0, 3, 2}}, {8, {0, 3, 4}}, {-1, {0, 0, 0}}, {9, {0, 3, 0}}, {9, {0, 3, 2}}, {9, {0, 3, 4}}, {-1, {0, 0, 0}}, {10, {0, 3, 0}}, {10, {0, 3, 2}}, {10, {0, 3, 4}}, {-1, {0, 0, 0}}, {11, {0, 3, 0}}, {11, {0, 3, 2}}, {11, {0, 3, 4}}, {-1, {0, 0, 0}},
+    {12, {0, 3, 0}}, {12, {0, 3, 2}}, {12, {0, 3, 4}}, {-1, {0, 0, 0}}, {13, {0, 3, 0}}, {13, {0, 3, 2}}, {13, {0, 3, 4}}, {-1, {0, 0, 0}}, {14, {0, 3, 0}}, {14, {0, 3, 2}}, {14, {0, 3, 4}}, {-1, {0, 0, 0}}, {15, {0, 3, 0}}, {15, {0, 3, 2}}, {15, {0, 3, 4}}, {-1, {0, 0, 0}},};
 
 struct Tables {
   __device__ static int steps(int type) { return step_count[type]; }
@@ -2205,46 +4289,60 @@ struct Tables {
   __device__ static Int3 step_shift(int type, int step, bool high) {
     return high ? high_shifts[first_step[type] + step] : low_shifts[first_step[type] + step];
   }
-  __device__ static Row row(int type, int row) { return all_rows[type * 48 + row]; }
+  __device__ static Row row(int type, int row) { return all_rows[type * 64 + row]; }
 };
 
 __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams params) {
-  pack_fragments<config, Tables>(params);
+  pack_rows<config, Tables>(params);
 }
 
 constexpr int shared_bytes = 0;
 }  // namespace packing
+namespace scaling {
+
+__global__ void __launch_bounds__(256) find(const __grid_constant__ ScaleParams params) {
+  find_weight_scales(params);
+}
+
+constexpr int shared_bytes = 32;
+}  // namespace scaling
+constexpr bool scaled = true;  // weights, by output channel: the scales are the last words
+/// Launches what finds the scales of weights, where they have any.
+template <class Begin>
+void find_scales(const Begin& begin) {
+  begin(scaling::find, scaling::shared_bytes);
+}
 namespace kernel_0 {
 
 constexpr GemmConfig config{
-    .math = Math::tf32,
+    .math = Math::half,
     .groups = 1, .group_in = 32, .group_out = 64,
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
-    .x_channels_last = false, .y_rows = true, .x_vector = 4,
+    .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 128}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 4,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
-    .resident_steps = 0, .blocks_per_sm = 3,
-    .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .phase_major = false, .width_phases = 3, .width_slots = 4, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 2, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 1, .stages = 8, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
+    .panel_columns = 128, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
-    0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr i64 weight_bases[] = {
+    0, 4096, 8192, 12288, 12288,};
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ u32 step_masks[] = {
-    7u, 7u, 7u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 step_masks[] = {
+    0u, 0u, 0u,};
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -2252,55 +4350,78 @@ __constant__ u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
-using Kernel = ImplicitGemm<config, Tables>;
+struct Wgmma {
+  /// d = a·b, or d += a·b where `add`.
+  __device__ static void multiply(float (&d)[64], u64 a, u64 b, bool add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+        "}, %64, %65, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
+          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
+          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+        : "l"(a), "l"(b), "r"(int(add)));
+  }
+};
+
+using Kernel = PanelGemm<config, Tables, Wgmma>;
 
 __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 54080;
+constexpr int shared_bytes = 173512;
 }  // namespace kernel_0
 namespace kernel_1 {
 
 constexpr GemmConfig config{
-    .math = Math::tf32,
+    .math = Math::half,
     .groups = 1, .group_in = 32, .group_out = 64,
     .kernel = {1, 3, 3}, .stride = {1, 5, 5}, .padding = {0, 1, 1}, .dilation = {1, 2, 2},
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = true, .width_phases = 3, .width_slots = 3, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
-    .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
-    .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
-    .resident_steps = 0, .blocks_per_sm = 4,
-    .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
-    .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .phase_major = false, .width_phases = 3, .width_slots = 4, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .box = {1, 1, 72}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 1, .stages = 8, .x_stages = 0, .octet_group = 2,
+    .resident_steps = 0, .blocks_per_sm = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
+    .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
+    .panel_columns = 72, .panel_stages = 4, .product_rows = 1, .team_blocks = 4, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
-__constant__ int step_count[] = {
+__constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
-__constant__ i64 weight_bases[] = {
-    0, 6144, 12288, 18432, 18432,};
-__constant__ int first_step[] = {
+__constant__ constexpr i64 weight_bases[] = {
+    0, 4096, 8192, 12288, 12288,};
+__constant__ constexpr int first_step[] = {
     0, 1, 2, 3, 3,};
-__constant__ int low_offsets[] = {
+__constant__ constexpr int low_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ int high_offsets[] = {
+__constant__ constexpr int high_offsets[] = {
     step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}), step_offset(config, {0, 0, 0}),};
-__constant__ u32 step_masks[] = {
-    7u, 7u, 7u,};
-__constant__ u32 line_entries[] = {
+__constant__ constexpr u32 step_masks[] = {
+    0u, 0u, 0u,};
+__constant__ constexpr u32 line_entries[] = {
     0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 10u, 11u, 12u, 13u, 14u, 15u,
     33554432u, 33554433u, 33554434u, 33554435u, 33554436u, 33554437u, 33554438u, 33554439u, 33554440u, 33554441u, 33554442u, 33554443u, 33554444u, 33554445u, 33554446u, 33554447u,
     67108864u, 67108865u, 67108866u, 67108867u, 67108868u, 67108869u, 67108870u, 67108871u, 67108872u, 67108873u, 67108874u, 67108875u, 67108876u, 67108877u, 67108878u, 67108879u,
@@ -2308,23 +4429,42 @@ __constant__ u32 line_entries[] = {
     50331648u, 50331649u, 50331650u, 50331651u, 50331652u, 50331653u, 50331654u, 50331655u, 50331656u, 50331657u, 50331658u, 50331659u, 50331660u, 50331661u, 50331662u, 50331663u,};
 
 struct Tables {
-  __device__ static int steps(int type) { return step_count[type]; }
-  __device__ static i64 weight_base(int type) { return weight_bases[type]; }
-  __device__ static int first_entry(int type) { return first_step[type]; }
-  __device__ static int low_offset(int entry) { return low_offsets[entry]; }
-  __device__ static int high_offset(int entry) { return high_offsets[entry]; }
-  __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * 16 + line]; }
+  __device__ static constexpr int steps(int type) { return step_count[type]; }
+  __device__ static constexpr i64 weight_base(int type) { return weight_bases[type]; }
+  __device__ static constexpr int first_entry(int type) { return first_step[type]; }
+  __device__ static constexpr int low_offset(int entry) { return low_offsets[entry]; }
+  __device__ static constexpr int high_offset(int entry) { return high_offsets[entry]; }
+  __device__ static constexpr u32 mask(int entry) { return step_masks[entry]; }
+  __device__ static constexpr u32 line(int type, int line) { return line_entries[type * 16 + line]; }
 };
 
-using Kernel = ImplicitGemm<config, Tables>;
+struct Wgmma {
+  /// d = a·b, or d += a·b where `add`.
+  __device__ static void multiply(float (&d)[36], u64 a, u64 b, bool add) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %38, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+        "%32, %33, %34, %35"
+        "}, %36, %37, p, 1, 1, 0, 0;\n}\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
+          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35])
+        : "l"(a), "l"(b), "r"(int(add)));
+  }
+};
+
+using Kernel = PanelGemm<config, Tables, Wgmma>;
 
 __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
     forward(const __grid_constant__ ForwardParams params) {
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 41792;
+constexpr int shared_bytes = 200904;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -2351,7 +4491,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -2400,6 +4540,10 @@ __global__ void __launch_bounds__(256) pack(const __grid_constant__ PackParams p
 
 constexpr int shared_bytes = 0;
 }  // namespace packing
+constexpr bool scaled = false;  // weights, by output channel: the scales are the last words
+/// Launches what finds the scales of weights, where they have any.
+template <class Begin>
+void find_scales(const Begin&) {}
 namespace kernel_0 {
 
 constexpr GemmConfig config{
@@ -2415,7 +4559,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -2471,7 +4615,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -2553,10 +4697,15 @@ int64_t volume(const int64_t (&size)[3]) { return size[0] * size[1] * size[2]; }
 ImageStrides dense(int64_t channels, const int64_t (&size)[3]) {
   return {channels * volume(size), volume(size), int(size[1] * size[2]), int(size[2]), 1};
 }
-Strides5 dense_weight() {
+Int3 kernel_size() {
   int64_t taps[3] = {1, 1, 1};
   for (int d = 0; d < dims; ++d) taps[3 - dims + d] = kernel[d];
-  return {out_channels / groups * volume(taps), volume(taps), taps[1] * taps[2], taps[2], 1};
+  return int3(taps);
+}
+Strides5 dense_weight() {
+  const Int3 taps = kernel_size();
+  const int64_t all = int64_t(taps.d) * taps.h * taps.w;
+  return {out_channels / groups * all, all, int64_t(taps.h) * taps.w, taps.w, 1};
 }
 
 int multiprocessors() {
@@ -2578,14 +4727,29 @@ void launch(void (*entry)(Params), int shared_bytes, Launch grid, Params params)
 /// Whether rows are whole vectors of so many elements. Dense tensors begin at a multiple of 16 bytes.
 bool whole_vectors(const at::Tensor& t, int vector) { return vector <= 1 || t.size(-1) % vector == 0; }
 
+/// Where the scales of output channels are in the packed weight, if it was scaled: they are its last words.
+constexpr int64_t scale_words = selected::scaled ? out_channels : 0;
+float* scales_in(const at::Tensor& packed) {
+  return static_cast<float*>(packed.mutable_data_ptr()) + (selected::packed_words - scale_words);
+}
+
 /// The weight in the order the kernels read it.
 at::Tensor packed_weight(const at::Tensor& weight) {
   at::Tensor packed = at::empty({selected::packed_words}, weight.options().dtype(at::kInt));
   const Strides5 s = dense_weight();
+  selected::find_scales([&](auto* entry, int shared_bytes) {
+    ScaleParams params{};
+    params.weight = static_cast<const float*>(weight.const_data_ptr()), params.scales = scales_in(packed);
+    params.stride_in = s.n, params.stride_out = s.c;
+    params.stride_d = s.d, params.stride_h = s.h, params.stride_w = s.w;
+    params.groups = groups, params.group_in = in_channels / groups, params.group_out = out_channels / groups;
+    params.kernel = kernel_size();
+    launch(entry, shared_bytes, launch_of(params), params);
+  });
   PackParams params{};
   params.weight = weight.const_data_ptr(), params.packed = static_cast<unsigned*>(packed.mutable_data_ptr());
   params.stride_in = s.n, params.stride_out = s.c, params.stride_d = s.d, params.stride_h = s.h, params.stride_w = s.w;
-  params.words = selected::packed_words;
+  params.words = selected::packed_words - scale_words, params.scales = scales_in(packed);
   launch(selected::packing::pack, selected::packing::shared_bytes, launch_of(params, multiprocessors()), params);
   return packed;
 }
@@ -2600,7 +4764,7 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
     // Boxes of whole rows of another size need not begin where vectors do.
     if (params.boxes.w > 1 && box_advance(config) % x_alignment(config) != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
-    params.weight = static_cast<const unsigned*>(packed.const_data_ptr());
+    params.weight = static_cast<const unsigned*>(packed.const_data_ptr()), params.scales = scales_in(packed);
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
     launch(entry, shared_bytes, launch_of(config, params, multiprocessors()), params);
     return true;
@@ -2680,7 +4844,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_ed8501087788_sm{architecture}",
+        name=f"tconv_kb81_f0b86e19d9d0_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

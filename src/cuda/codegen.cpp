@@ -29,6 +29,8 @@ std::string text(Math math) {
       return "Math::bf16";
     case Math::halves:
       return "Math::halves";
+    case Math::half:
+      return "Math::half";
   }
   return "";
 }
@@ -75,7 +77,7 @@ std::string config_text(const GemmConfig& c) {
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
       << ", .product_rows = " << c.product_rows << ", .team_blocks = " << c.team_blocks
-      << ", .box_parts = " << c.box_parts << ", .fill_buffers = " << c.fill_buffers
+      << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders << ", .fill_buffers = " << c.fill_buffers
       << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
       << ", .in_turns = " << text(c.in_turns) << ", .depth_splits = " << c.depth_splits << "};\n";

@@ -45,6 +45,8 @@ const char* name_of(Math math) {
       return "bf16";
     case Math::halves:
       return "fp32_halves";
+    case Math::half:
+      return "tf32_half";
   }
   return "";
 }
@@ -87,7 +89,7 @@ struct Packing {
   Math math;
   RowPlan rows;
   std::size_t offset = 0, bytes = 0;  // in the packed weight
-  std::size_t scales = 0;             // where those of output channels are in it, which weights of halves have
+  std::size_t scales = 0;             // where those of output channels are in it, which scaled weights have
   std::shared_ptr<const Kernel> kernel, find_scales;
 };
 
@@ -127,7 +129,7 @@ struct State {
     packing.family = of, packing.math = as, packing.offset = aligned_up(packed_bytes());
     packing.bytes = std::size_t(rows.weight_words(geometry, device::channels_per_word(as), parts)) * 4;
     packing.kernel = get_kernel({pack_source(pack_config(geometry, as, rows), rows, geometry), "pack", 0}, device);
-    if (as == Math::halves) {
+    if (device::scales(as)) {
       packing.scales = aligned_up(packing.offset + packing.bytes);
       packing.find_scales = get_kernel({weight_scales_source(), "find", device::scale_shared_bytes}, device);
     }
@@ -347,10 +349,11 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
     const bool split = std::string_view(wanted) == "split", in_turns = std::string_view(wanted) == "turns";
     const bool turned = split || std::string_view(wanted) == "turned";
     const int product_rows = std::string_view(wanted) == "joined" ? 2 : 1;
+    const int loaders = std::string_view(wanted) == "loaders" ? 2 : 1;
     for (const int at_least : {1, std::atoi(wanted)})
       std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
         const GemmConfig& c = choice.config;
-        return c.panel_columns > 0 && c.turned == turned && c.in_turns >= in_turns &&
+        return c.panel_columns > 0 && c.turned == turned && c.loaders >= loaders && c.in_turns >= in_turns &&
                c.product_rows >= product_rows && (c.depth_splits > 1) >= split &&
                device::members_of(c) >= at_least;
       });
@@ -370,8 +373,9 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   for (const Packing& packing : s.packings) {
     const auto choices = choices_for(packing, access);
     if (choices.empty()) continue;
-    // For tests: halves wherever they serve.
-    const bool last_choice = packing.math == Math::fp32 && std::getenv("TCONV_PREFER_HALVES");
+    // For tests: scaled fp16 numbers wherever they serve.
+    const bool last_choice =
+        element_bytes(packing.math) == 4 && !scales(packing.math) && std::getenv("TCONV_PREFER_HALVES");
     const double share = last_choice ? 1e6 : packing.family == Family::gemm ? general_share : 1;
     const double cycles = choices.front().cycles * share;
     if (best && choice.cycles <= cycles) continue;
@@ -508,8 +512,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.in_turns ? "_turns" : "") + (c.depth_splits > 1 ? "_split" + number(c.depth_splits) : "") +
            (c.turned ? "_turned" : "") + (c.shared_halo == Int3{0, 0, 0} ? "" : "_shared") +
            (device::first_phase(c) == Int3{0, 0, 0} ? "" : "_moved") +
-           (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") + "_k" + number(c.chunk_words) +
-           (c.window > 1 ? "_aligned" : "") + tail;
+           (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") + (c.loaders > 1 ? "_l" + number(c.loaders) : "") +
+           "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
   if (c.teams)
     return name + "_" + number(c.rows) + "x" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;
@@ -518,8 +522,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
 }
 
 /// How the weights of a layer are packed: for the kernels of warpgroups where they suit it, else for the general
-/// one; where it has few rows, also for positions of several inputs, which shapes of wide rows take; and fp32 also
-/// as halves.
+/// one; where it has few rows, also for positions of several inputs, which shapes of wide rows take; and numbers
+/// of 32 bits also as scaled fp16 numbers.
 void plan_packings(State& s) {
   const bool last = s.layer.layout == Layout::channels_last;
   const bool warpgroups = s.device.major == 9 && !std::getenv("TCONV_NO_WGMMA");
@@ -542,17 +546,20 @@ void plan_packings(State& s) {
         rows.x_phases > 1 && suits_warpgroups(s.geometry, math, rows))
       s.add_packing(Family::warpgroup, math, std::move(rows));
   };
+  const bool scales = warpgroups && device::element_bytes(s.math) == 4 && !std::getenv("TCONV_NO_HALVES");
+  const Math scaled = s.math == Math::fp32 ? Math::halves : Math::half;
+  if (scales && s.device.scaled == true && add_wide(scaled)) return;
   if (RowPlan general; !(warpgroups && add_wide(s.math)) &&
                        make_row_plan(s.geometry, device::channels_per_word(s.math), 4, general)) {
     s.add_packing(Family::gemm, s.math, std::move(general));
     if (warpgroups && s.limits.turns && plan(s.math, 1) && may_suit_warpgroups(s.geometry, s.math, rows))
       s.add_packing(Family::warpgroup, s.math, std::move(rows));
   }
-  if (s.packings.empty() || !warpgroups || !s.limits.turns) return;
-  add_several_inputs(s.math);
-  if (s.math != Math::fp32 || std::getenv("TCONV_NO_HALVES")) return;
-  add_wide(Math::halves);
-  add_several_inputs(Math::halves);
+  if (s.packings.empty() || !warpgroups) return;
+  if (s.limits.turns) add_several_inputs(s.math);
+  if (!scales || s.device.scaled) return;
+  add_wide(scaled);
+  if (s.limits.turns) add_several_inputs(scaled);
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ void flatten(const std::string& name, std::set<std::string>& seen, std::string& 
 
 /// What the engine compiles for one kind of device.
 struct Kernels {
-  KernelRequest pack;  // no source where weights are read as they are
+  KernelRequest pack;    // no source where weights are read as they are
+  KernelRequest scales;  // of weights, and none where they are packed as they are
   int64_t packed_words = 0;
   std::vector<KernelRequest> forward;  // for rows of every alignment, those that ask for most first
 
@@ -79,16 +80,21 @@ KernelRequest request_for(const KernelRecord& record, const std::string& entry) 
 
 Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, const char* architecture) {
   Kernels kernels;
+  KernelRecord considered;
+  DeviceProperties device = absent_device(architecture);
+  device.record = &considered, device.turns = false;
+  // Weights are packed the way that serves the size exported best; the engine names the numbers it multiplies.
+  const auto best = make_plan(layer, device)->bind(shape_of(layer, batch, input));
+  device.scaled = best->kernel_name(Pass::forward).find("_half") != std::string::npos;
   const std::size_t last = std::size_t(layer.dims) - 1;
   const auto add = [&](int64_t width) {
     KernelRecord record;
-    DeviceProperties device = absent_device(architecture);
-    device.record = &record, device.turns = false;
+    device.record = &record;
     Extents size = input;
     size[last] = width;
     const auto plan = make_plan(layer, device);
     plan->bind(shape_of(layer, batch, size));
-    kernels.pack = request_for(record, "pack");
+    kernels.pack = request_for(record, "pack"), kernels.scales = request_for(record, "find");
     kernels.packed_words = int64_t(plan->packed_weight_bytes(Pass::forward) / 4);
     const KernelRequest forward = request_for(record, "forward");
     if (std::find(kernels.forward.begin(), kernels.forward.end(), forward) == kernels.forward.end())
@@ -122,9 +128,17 @@ std::string in_namespace(const std::string& name, const KernelRequest& request) 
 
 std::string selected(const Kernels& kernels) {
   std::string out = "namespace tconv::device::selected {\n", attempts;
-  if (!kernels.pack.source.empty())
+  if (!kernels.pack.source.empty()) {
+    const bool scaled = !kernels.scales.source.empty();
     out += "constexpr long long packed_words = " + std::to_string(kernels.packed_words) + ";\n" +
-           in_namespace("packing", kernels.pack);
+           in_namespace("packing", kernels.pack) + (scaled ? in_namespace("scaling", kernels.scales) : "") +
+           "constexpr bool scaled = " + (scaled ? "true" : "false") +
+           ";  // weights, by output channel: the scales are the last words\n"
+           "/// Launches what finds the scales of weights, where they have any.\n"
+           "template <class Begin>\n"
+           "void find_scales(const Begin&" +
+           (scaled ? " begin) {\n  begin(scaling::find, scaling::shared_bytes);\n}\n" : ") {}\n");
+  }
   for (std::size_t i = 0; i < kernels.forward.size(); ++i) {
     const std::string name = "kernel_" + std::to_string(i);
     out += in_namespace(name, kernels.forward[i]);
@@ -245,7 +259,8 @@ std::string cuda_source(const Layer& layer, int64_t batch, const Extents& input)
                           "' on another, and a file holds one kind");
       flatten(header_of(request), seen, out);
     }
-    if (!kernels->pack.source.empty()) flatten(header_of(kernels->pack), seen, out);
+    for (const KernelRequest* request : {&kernels->pack, &kernels->scales})
+      if (!request->source.empty()) flatten(header_of(*request), seen, out);
   }
   flatten("launch_rules.cuh", seen, out);
   out += "\n// ---- The kernels of this layer ----\n";

@@ -158,7 +158,7 @@ TEST_P(Compile, DenseDoubleGenericAndPack) {
 TEST_F(CompileHopper, Wgmma) {
   int compiled = 0;
   for (const Case& c : cases())
-    for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::f16, Math::bf16})
+    for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::half, Math::f16, Math::bf16})
       for (const bool last : {false, true}) {
         const Geometry g = geometry_of(c.layer);
         const Shape shape = shape_of(c.layer, c.batch, c.input);
@@ -186,7 +186,7 @@ TEST_F(CompileHopper, Wgmma) {
 
 /// x turned into panels, and the tile that copies them: of each layer with many row blocks the best one.
 TEST_F(CompileHopper, TurnedX) {
-  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::f16, Math::bf16})
+  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::half, Math::f16, Math::bf16})
     for (const auto load : {device::TurnLoad::element, device::TurnLoad::pair, device::TurnLoad::vector})
       EXPECT_EQ(spilled_bytes(nvrtc_compile(turn_source(math, load), "sm_90a").log), 0);
   Layer layer;
@@ -196,7 +196,7 @@ TEST_F(CompileHopper, TurnedX) {
   const Shape shape = shape_of(layer, 16, {8, 8});
   EXPECT_NO_THROW(nvrtc_compile(weight_scales_source(), "sm_90a"));
   const Shape few = shape_of(layer, 1, {4, 4});
-  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::f16})
+  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::half, Math::f16})
     for (const bool split : {false, true}) {  // tiles that share sums
       RowPlan rows;
       ASSERT_TRUE(

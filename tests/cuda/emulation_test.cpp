@@ -103,8 +103,9 @@ struct Case {
   std::string text;
   bool turns = true;  // x may be turned
   int multiprocessors = 2;
-  bool backwards = false;  // the images of x: a negative stride
-  double x_size = 1;
+  bool backwards = false;           // the images of x: a negative stride
+  double x_size = 1, x_step = 1;    // of the first half of x's channels, and how much larger the others are; where
+                                    // they differ, the first ones are zeros in the second half of each row
   double w_size = 1, w_uneven = 1;  // of the weights of the first output channel, and from each to the next
   bool infinite = false;            // one number of x is
 };
@@ -258,7 +259,10 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   }
   const Tensor yt = view(layer, y.data(), s.batch, g.out_channels(), s.output);
   each(xt, [&](int64_t dense, int64_t at) {
-    x_wide[std::size_t(dense)] = rounded(layer.dtype, uniform(rng) * c.x_size);
+    const int64_t channel = dense / volume(s.input) % g.in_channels();
+    const bool far = c.x_step != 1 && dense % s.input[2] >= s.input[2] / 2;
+    const double size = channel >= g.in_channels() / 2 ? c.x_size * c.x_step : far ? 0 : c.x_size;
+    x_wide[std::size_t(dense)] = rounded(layer.dtype, uniform(rng) * size);
     if (c.infinite && dense == x_count / 2) x_wide[std::size_t(dense)] = INFINITY;
     store_element(layer.dtype, xt.data, at, x_wide[std::size_t(dense)]);
   });
@@ -310,7 +314,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
   if (kernel.find("_split") != std::string::npos) ++families["panel of shared sums"];
   if (kernel.find("_moved") != std::string::npos) ++families["panel of moved positions"];
-  if (kernel.find("_halves") != std::string::npos) ++families["panel of halves"];
+  if (std::regex_search(kernel, std::regex("_(halves|half)_"))) ++families["panel of halves"];
   if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];
   if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
   if (kernel.find("_turns") != std::string::npos) ++families["panel in turns"];
@@ -318,11 +322,11 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
     ++families[family + " of several images"];
 
   const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
-  // Of each output channel by itself where their weights differ in size.
+  // Of each output channel by itself where their weights differ in size, and of each half of rows where x does.
   struct Sums {
     double error = 0, norm = 0;
   };
-  std::vector<Sums> sums(c.w_uneven == 1 ? 1 : std::size_t(g.out_channels()));
+  std::vector<Sums> sums(c.w_uneven != 1 ? std::size_t(g.out_channels()) : c.x_step != 1 ? 2 : 1);
   int64_t missing = 0, infinite = 0;
   each(yt, [&](int64_t dense, int64_t at) {
     const double got = load_element(layer.dtype, y.data(), at), right = want[std::size_t(dense)];
@@ -335,7 +339,10 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
       ++missing;
       return;
     }
-    Sums& s_of = sums[std::size_t(dense / volume(s.output) % g.out_channels()) % sums.size()];
+    const std::size_t of = c.w_uneven != 1 ? std::size_t(dense / volume(s.output) % g.out_channels())
+                           : c.x_step != 1 ? dense % s.output[2] >= s.output[2] / 2 + g.kernel[2]
+                                           : 0;
+    Sums& s_of = sums[of];
     s_of.error += (got - right) * (got - right), s_of.norm += right * right;
   });
   EXPECT_EQ(infinite > 0, c.infinite) << c.text;
@@ -537,8 +544,9 @@ TEST(Emulation, TilesThatShareSums) {
   unsetenv("TCONV_PREFER_PANELS");
 }
 
-/// fp32 split into halves, which are scaled: numbers of any size, output channels of different sizes, and one
-/// infinity, which must not be felt where it is not read.
+/// fp32 split into halves, and TF32 rounded to them, which are scaled: numbers of any size, output channels of
+/// different sizes, channels of x of different sizes, and one infinity, which must not be felt where it is not
+/// read.
 TEST(Emulation, ScaledHalves) {
   struct Halves {
     int dims, in, out;
@@ -548,6 +556,7 @@ TEST(Emulation, ScaledHalves) {
     double x_size, w_size, w_uneven;
     bool infinite;
     int inputs;  // of a position
+    double x_step = 1;
   };
   using enum Layout;
   const Halves layers[] = {
@@ -565,27 +574,40 @@ TEST(Emulation, ScaledHalves) {
       {2, 32, 64, {5, 41}, {3, 3}, {1, 1}, channels_first, "1", 1e-19, 1e-18, 1, false, 1},
       {2, 32, 64, {5, 41}, {3, 3}, {1, 1}, channels_first, "joined", 1e36, 1, 0.9, false, 1},
       {1, 128, 64, {100}, {4}, {1}, channels_first, "1", 1e17, 1e19, 1, false, 1},
+      // Scales that change from chunk to chunk, to larger numbers and to smaller ones.
+      {1, 64, 64, {200}, {5}, {1}, channels_first, "1", 1e-3, 1, 1, false, 1, 1e6},
+      {1, 64, 64, {200}, {5}, {1}, channels_first, "1", 1e3, 1, 1, false, 1, 1e-5},
+      {2, 64, 64, {5, 64}, {3, 3}, {1, 1}, channels_last, "2", 1e-12, 1, 1, false, 1, 1e9},
+      {1, 128, 64, {64}, {8}, {4}, channels_first, "turned", 1e-8, 1, 1, false, 1, 1e10},
+      {1, 128, 64, {64}, {8}, {4}, channels_first, "turned", 1e8, 1, 1, false, 1, 1e-10},
+      {1, 128, 64, {64}, {8}, {4}, channels_first, "split", 1e8, 1, 1, false, 1, 1e-10},
   };
   Emulator emulator;
   std::mt19937 rng(5);
   setenv("TCONV_PREFER_HALVES", "1", 1);
   std::map<std::string, int> families;
-  for (const Halves& halves : layers) {
-    Case c;
-    Layer& l = c.layer;
-    l.dims = halves.dims, l.in_channels = halves.in, l.out_channels = halves.out, l.layout = halves.layout;
-    l.kernel = halves.kernel, l.stride = halves.stride, c.input = halves.input;
-    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = 1;
-    for (std::size_t d = std::size_t(l.dims); d < 3; ++d) l.kernel[d] = l.stride[d] = c.input[d] = 1;
-    c.batch = 2, c.text = "layer " + std::to_string(&halves - layers);
-    c.x_size = halves.x_size, c.w_size = halves.w_size, c.w_uneven = halves.w_uneven, c.infinite = halves.infinite;
-    setenv("TCONV_PREFER_PANELS", halves.wanted, 1);
-    setenv("TCONV_X_PHASES", std::to_string(halves.inputs).c_str(), 1);
-    check(emulator, c, rng, families);
-    EXPECT_EQ(families["panel of halves"], &halves - layers + 1) << c.text;
-  }
+  int count = 0;
+  for (const Precision precision : {Precision::fp32, Precision::tf32})
+    for (const Halves& halves : layers) {
+      Case c;
+      Layer& l = c.layer;
+      l.precision = precision;
+      l.dims = halves.dims, l.in_channels = halves.in, l.out_channels = halves.out, l.layout = halves.layout;
+      l.kernel = halves.kernel, l.stride = halves.stride, c.input = halves.input;
+      for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = 1;
+      for (std::size_t d = std::size_t(l.dims); d < 3; ++d) l.kernel[d] = l.stride[d] = c.input[d] = 1;
+      c.batch = 2,
+      c.text = "layer " + std::to_string(&halves - layers) + (l.precision == Precision::tf32 ? " TF32" : "");
+      c.x_step = halves.x_step, c.x_size = halves.x_size, c.w_size = halves.w_size, c.w_uneven = halves.w_uneven,
+      c.infinite = halves.infinite;
+      setenv("TCONV_PREFER_PANELS", halves.wanted, 1);
+      setenv("TCONV_X_PHASES", std::to_string(halves.inputs).c_str(), 1);
+      if (halves.wanted == std::string_view("split")) c.multiprocessors = 40;
+      check(emulator, c, rng, families);
+      EXPECT_EQ(families["panel of halves"], ++count) << c.text;
+    }
   unsetenv("TCONV_PREFER_HALVES"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_X_PHASES");
-  EXPECT_EQ(families["turned panel"], 3);
+  EXPECT_EQ(families["turned panel"], 12);
 }
 
 /// Kernels reach the images of one box with offsets that must not be negative: such views take the generic kernel.

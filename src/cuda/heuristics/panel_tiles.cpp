@@ -16,42 +16,48 @@ using device::round_up;
 using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 16.4;
-constexpr double weight_share = 0.312;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 19.3;
-constexpr double ragged_bytes = 316;         // what a run's two partial sectors cost
-constexpr double group_latency = 476;        // a barrier, descriptors made uniform
+constexpr double weight_share = 0.29;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 17.9;
+constexpr double ragged_bytes = 259;         // what a run's two partial sectors cost
+constexpr double group_latency = 467;        // a barrier, descriptors made uniform
 constexpr double split_pair_latency = 600;   // of fp32 whose sums are added while others are formed, and of other
 constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 2.18;       // a barrier
-constexpr double weight_latency = 1540;      // from the request of a slab to its use
+constexpr double chunk_latency = 0.243;      // a barrier
+constexpr double weight_latency = 1570;      // from the request of a slab to its use
 constexpr double fill_latency = 1380;        // of a chunk that is loaded when the one before it is in its panel
-constexpr double tile_latency = 555;         // its place and its runs worked out
-constexpr double pass_latency = 440;         // of the epilogue
-constexpr double window_latency = 207;       // and more of one whose runs start at whole sectors
-constexpr double window_share = 1.07;        // of all that such a tile takes, beside what is known of it
-constexpr double joined_latency = 2.2;  // and more for each other row that the product covers: there is more code
-constexpr double part_latency = 219;    // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.22;   // of a warp, for an instruction outside the products
-constexpr double launch_latency = 7000;
-constexpr double flat_instructions = 8.33;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 59.4;  // for a vector of theirs, stored
-constexpr double joined_vectors = 5.53;           // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 352;          // for a run of flat products
+constexpr double scale_latency = 526;        // of the largest number of a chunk, which all its threads wait for
+constexpr double half_put =
+    3.3;  // times what it takes to put a slice into a panel: eight numbers, scaled and rounded
+constexpr double half_slice_put = 3.3;   // and channels last
+constexpr double tile_latency = 547;     // its place and its runs worked out
+constexpr double pass_latency = 442;     // of the epilogue
+constexpr double window_latency = 43.9;  // and more of one whose runs start at whole sectors
+constexpr double window_share = 1.04;    // of all that such a tile takes, beside what is known of it
+constexpr double joined_latency = 1;     // and more for each other row that the product covers: there is more code
+constexpr double part_latency = 188;     // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.23;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6120;
+constexpr double staged_instructions = 1.5;       // for an output of a product that is one row, staged
+constexpr double stored_instructions = 6;         // for a vector of them, stored
+constexpr double flat_instructions = 3.15;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 57.9;  // for a vector of theirs, stored
+constexpr double joined_vectors = 6.56;           // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 374;          // for a run of flat products
 constexpr double shared_rate = 0.781;             // of 128 bytes a cycle
-constexpr double put_instructions = 14.9;         // for each position and four words
-constexpr double element_load_cycles = 7.58;      // of a thread, for each 16-bit element that it loads by itself
-constexpr double slice_instructions = 0.00268;    // channels last, for each position and four words
-constexpr double vector_instructions = 110;  // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 101;
-constexpr double turn_latency = 710;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double put_instructions = 21.2;         // for each position and four words
+constexpr double element_load_cycles = 8.41;      // of a thread, for each 16-bit element that it loads by itself
+constexpr double slice_instructions = 0.00267;    // channels last, for each position and four words
+constexpr double vector_instructions = 125;  // channels last, for a stored vector; and where products are flat,
+constexpr double flat_vector_instructions = 80.3;
+constexpr double turn_latency = 1560;  // of the kernel that turns x, and from its end to the next one's begin
 constexpr double pairs_turned =
-    1.08;  // times what x turned takes to be read and written: where threads load pairs,
-constexpr double words_turned = 0.8;    // single words,
-constexpr double halves_turned = 1.12;  // and single elements of 16 bits
-constexpr double copy_latency = 381;    // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.226;  // of what teams could hide of each other
-constexpr double overlap_lost_in_turns = 0.125;
-constexpr double product_cycles = 0.361;  // of the tensor cores, for each product beside its columns
+    1.15;  // times what x turned takes to be read and written: where threads load pairs,
+constexpr double words_turned = 1.13;    // single words,
+constexpr double halves_turned = 0.967;  // and single elements of 16 bits
+constexpr double copy_latency = 765;     // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.226;   // of what teams could hide of each other
+constexpr double overlap_lost_in_turns = 0.195;
+constexpr double product_cycles = 0.434;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -201,7 +207,7 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
   const double slower = c.x_vector > 1                  ? pairs_turned
                         : device::element_bytes(c) == 2 ? halves_turned
                                                         : words_turned;
-  const double read = c.math == Math::halves ? 1.5 * x : x;  // twice, the second time from near
+  const double read = device::scales(c.math) ? 1.5 * x : x;  // twice, the second time from near
   return turn_latency + slower * (read + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
 }
 
@@ -256,10 +262,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
   const bool aligned = shape.output[2] % vector == 0;
-  const double staged = types * panel_positions(c) / 2.0 * (c.panel_flat ? dense ? 3 : flat_instructions : 1.5) *
-                        c.stride.w / c.width_phases;
+  const double staged = types * panel_positions(c) / 2.0 *
+                        (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w /
+                        c.width_phases;
   const double vectors = types * outputs / vector / 128 *
-                         (!c.panel_flat ? 14
+                         (!c.panel_flat ? stored_instructions
                           : aligned     ? run_vector_instructions
                                         : run_vector_instructions * joined_vectors);
   const double described =
@@ -290,13 +297,16 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
-  const double put = units * unit * (c.x_channels_last ? slice_instructions : put_instructions) *
+  const bool as_it_is = c.x_channels_last && !device::scales(c.math);
+  const double put = units * unit * (as_it_is ? slice_instructions : put_instructions) *
                      (c.math == Math::fp32     ? 1.4
                       : c.math == Math::halves ? 2.8
+                      : c.math == Math::half   ? c.x_channels_last ? half_slice_put : half_put
                                                : 1) *
                      issue_cycles;
   const bool elements = device::element_bytes(c) == 2 && unit == 1 && !c.x_channels_last;
-  const double loading = fill_latency + (elements ? units * 8 * element_load_cycles : 0);
+  const double loading = fill_latency + (device::scales(c.math) ? scale_latency : 0) +
+                         (elements ? units * 8 * element_load_cycles : 0);
   const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? loading + put
                                                     : std::max(loading / 1.6, put);
@@ -339,7 +349,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       c.depth_splits = 1;
     };
     c.in_turns = false;
-    for (c.fill_buffers = 1; c.fill_buffers <= (c.turned ? 1 : 2); ++c.fill_buffers) {
+    for (const auto& [loaders, buffers] : {std::pair{1, 1}, {1, 2}, {2, 1}}) {
+      if (c.turned && loaders * buffers > 1) continue;
+      c.loaders = loaders, c.fill_buffers = buffers;
       // Slots as there is room for, of panels and of weights: those that one has are not there for the other.
       int most_stages = -1;
       for (c.panel_stages = 4; c.panel_stages >= 2; --c.panel_stages) {
@@ -385,7 +397,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const Int3 positions = positions_of(layer, shape);
   GemmConfig c = layer;
   c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
-  c.x_stages = 0, c.fill_buffers = 1, c.product_rows = 1;
+  c.x_stages = 0, c.loaders = c.fill_buffers = 1, c.product_rows = 1;
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
   const bool loads = !c.x_channels_last || c.x_vector == 4;

@@ -113,17 +113,17 @@ double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
 
 namespace {
 
-bool suits_halves(const Geometry& g, const RowPlan& rows) {
-  // Of a sum of few products what their operands lose is more than what additions lose.
-  constexpr double fewest = 96;
-  return suits_panels(g, channels_per_word(Math::halves), rows) && rows.rows() > 16 && g.group_in >= 16 &&
+bool suits_halves(const Geometry& g, Math math, const RowPlan& rows) {
+  // Of a sum of few products what operands lose that are split is more than what additions lose.
+  const double fewest = math == Math::halves ? 96 : 16;
+  return suits_panels(g, channels_per_word(math), rows) && rows.rows() > 16 && g.group_in >= 16 &&
          words_summed(g, 1, rows) >= fewest;
 }
 
 }  // namespace
 
 bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
-  if (math == Math::halves) return suits_halves(g, rows);
+  if (device::scales(math)) return suits_halves(g, math, rows);
   const int per_word = channels_per_word(math);
   if (g.group_in <= 4 * per_word) return false;
   // Few rows read positions from shared memory for few products, and short sums are soon stored: there the general
@@ -251,7 +251,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
   };
   for (const int tiles64 : {1, 2, 4}) {
     // Only panels have the inputs of a position apart, and scales.
-    if (rows.x_phases > 1 || math == Math::halves) break;
+    if (rows.x_phases > 1 || device::scales(math)) break;
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

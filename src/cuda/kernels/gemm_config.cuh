@@ -32,9 +32,11 @@ constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
 }
 
 /// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
-/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh).
-enum class Math { fp32, tf32, f16, bf16, halves };
+/// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh). `half`
+/// scales numbers and rounds them to one fp16 number, which has as many bits as one of TF32.
+enum class Math { fp32, tf32, f16, bf16, halves, half };
 constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
+constexpr bool scales(Math math) { return math == Math::halves || math == Math::half; }
 /// Of operands: two 16-bit numbers are a word.
 constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
 /// Of an element in memory.
@@ -92,6 +94,7 @@ struct GemmConfig {
   int product_rows;  // rows of the box that a product covers, and the halo between them
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int loaders;       // warpgroups of a team that fill panels, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
@@ -344,20 +347,26 @@ constexpr int panel_slice_stride(const GemmConfig& c) {
 constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
 /// In fp32 heads, then remainders.
 constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-/// Behind them where x is scaled: the largest numbers of its inputs, one for each warp that filled the panel.
-constexpr int panel_largest_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+/// Threads of a team that fill panels.
+constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
+/// Behind them where x is scaled: the scale, and the largest numbers of its inputs, one for each warp that filled the
+/// panel.
+constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
 constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(panel_largest_place(c) + (c.math == Math::halves ? 16 : 0), 128);
+  return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
 // Channels last, the slices of a position are side by side.
 /// Positions that a thread loads together.
 constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
 constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
-constexpr int panel_depth(const GemmConfig& c, int lanes) { return ceil_div(panel_slices(c), warpgroup_size / lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) {
+  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
+}
 constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return warpgroup_size / panel_slices(c);
-  int best = warpgroup_size;
+  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
+  int best = panel_loaders(c);
   for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
     if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
   return best;
@@ -462,7 +471,7 @@ constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_col
 constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
-/// A team of the panel kernel has a loading warpgroup of its own.
+/// A team of the panel kernel has loading warpgroups of its own.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
@@ -482,7 +491,9 @@ constexpr bool allows_turns(const GemmConfig& c) {
 constexpr int team_shared_bytes(const GemmConfig& c) {
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
-constexpr int warpgroups_of(const GemmConfig& c) { return multiplying_warpgroups(c) + (c.panel_columns ? c.teams : 1); }
+constexpr int warpgroups_of(const GemmConfig& c) {
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
+}
 
 // Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
 // not need. Asking for more than there is would wait for ever.

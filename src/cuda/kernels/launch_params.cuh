@@ -49,7 +49,7 @@ struct TurnParams {
   int groups, group_in;
   int chunks, slices;              // chunks of a group, slices of a chunk
   int slice_stride, panel_stride;  // in slices of an input
-  int largest_place;               // of a panel's largest numbers, where x is scaled; as well
+  int scale_place;                 // of a panel's scale, where x is scaled; as well
   long long inputs;                // of all x tiles
   unsigned* arrivals;              // to be zeros
   int arrival_count;

@@ -79,7 +79,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
   t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.largest_place = panel_largest_place(c) / 16;
+  t.scale_place = panel_scale_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
   return t;
 }
@@ -124,7 +124,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return math == Math::halves ? turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 

@@ -151,7 +151,7 @@ __device__ void pack_rows(const PackParams& p) {
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
     // Of what is scaled a word is two numbers, not split yet.
-    constexpr bool scaled = C.math == Math::halves;
+    constexpr bool scaled = scales(C.math);
     u32 words[Piece::tiles][2][scaled ? 2 : 1];
     float scale[Piece::tiles];
 #pragma unroll
@@ -179,7 +179,7 @@ __device__ void pack_rows(const PackParams& p) {
         u32 head = word[0], remainder;
         if constexpr (scaled) {
           split_halves(__uint_as_float(word[0]) * scale[i], __uint_as_float(word[1]) * scale[i], head, remainder);
-          tile[part_words + half * 32] = remainder;
+          if constexpr (parts == 2) tile[part_words + half * 32] = remainder;
         } else if constexpr (parts == 2) {
           split_tf32(word[0], head, remainder);
           tile[part_words + half * 32] = ptx::round_tf32(remainder);

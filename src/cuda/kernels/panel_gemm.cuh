@@ -41,23 +41,23 @@ struct PanelGemm {
   static constexpr int threads = warpgroup_size * warpgroups_of(C);
   static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
   static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
-  static constexpr bool scaled = C.math == Math::halves;
+  static constexpr bool scaled = scales(C.math);
   static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
   static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
 
-  static constexpr int team_threads = warpgroup_size + members_of(C) * warpgroup_size;
+  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
   __device__ static int team() { return threadIdx.x / team_threads; }
   /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
   /// the box.
-  __device__ static int member() { return (Loaders::index() - warpgroup_size) / warpgroup_size; }
+  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
   __device__ static int block() { return member() / C.box_parts; }
   __device__ static int part() { return member() % C.box_parts; }
   /// The threads of a team that fill panels; the others multiply and store.
   struct Loaders {
     __device__ static int index() { return threadIdx.x % team_threads; }
-    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), warpgroup_size); }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
   };
   using Panel = XPanel<C, Loaders>;
   /// A warpgroup that multiplies.
@@ -102,7 +102,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : warps);
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : loaders / warp_size);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -117,13 +117,13 @@ struct PanelGemm {
     }
     __syncthreads();
     const Shared shared(team());
-    if (Loaders::index() < warpgroup_size) {
+    if (Loaders::index() < loaders) {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
       if constexpr (C.turned) {
         // A warp for x, and one for the weights of each channel block.
-        static_assert(C.team_blocks <= 3);
+        static_assert(C.team_blocks <= 3 && C.loaders == 1);
         const int warp = Loaders::index() / warp_size;
         if (lane_index() == 0 && warp == 0) copy_x(p, shared);
         if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
@@ -136,7 +136,7 @@ struct PanelGemm {
     }
   }
 
-  // ---- The loading warpgroup -----------------------------------------------------------------------
+  // ---- The loading warpgroups -----------------------------------------------------------------------
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
@@ -154,6 +154,7 @@ struct PanelGemm {
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
+      buffer.begins_tile = chunk == 0;
       if (++chunk == chunks) {
         chunk = 0;
         schedule.advance();
@@ -167,19 +168,24 @@ struct PanelGemm {
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
     Ring<C.panel_stages> panel;
+    u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
       unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
       u32 largest = 0;
       if constexpr (scaled) largest = Panel::largest_of(buffer);
       ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-      float scale = 1;
       if constexpr (scaled) {
         if (lane_index() == 0)
           reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
         Loaders::sync();
-        scale = scale_for(largest_of(to));
+        largest = largest_of(to);
+        if constexpr (C.math == Math::halves)
+          scale = scale_for(largest);
+        else if (buffer.begins_tile || !has_room(scale, largest))
+          scale = coarse_scale_for(largest);  // the chunks of a tile keep theirs as long as it serves
+        if (Loaders::index() == 0) *reinterpret_cast<u32*>(to + panel_scale_place(C)) = scale;
       }
-      Panel::fill(to, buffer, scale);
+      Panel::fill(to, buffer, power_of_two(scale));
       ptx::async_proxy_fence();
       __syncwarp();
       release(shared.panel_full(panel.slot));
@@ -203,9 +209,13 @@ struct PanelGemm {
 
   /// The bits of the largest number of a panel.
   __device__ static u32 largest_of(const unsigned char* panel) {
-    const uint4 of_warp = *reinterpret_cast<const uint4*>(panel + panel_largest_place(C));
-    const auto larger = [](u32 a, u32 b) { return a > b ? a : b; };
-    return larger(larger(of_warp.x, of_warp.y), larger(of_warp.z, of_warp.w));
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < C.loaders; ++i) {
+      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
+      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
+    }
+    return largest;
   }
 
   /// Copies panels that were turned before.
@@ -356,7 +366,7 @@ struct PanelGemm {
     const FirstOperands first(shared);
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
-      const typename Store::Bias bias(p, tile);
+      typename Store::Outputs outputs(p, tile);
       float sum[position_tiles][registers];
       if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
@@ -365,13 +375,13 @@ struct PanelGemm {
         multiply_split(sum, p, tile, shared, first, weights, panel);
         turns.pass();
       } else {
-        multiply(sum, tile, shared, first, weights, panel, turns);
+        multiply(sum, outputs, tile, shared, first, weights, panel, turns);
       }
       if constexpr (C.depth_splits > 1) {
         unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
         if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }
-      Store::store(p, tile, memory, bias, sum, part() * position_tiles);
+      Store::store(p, tile, memory, outputs, sum, part() * position_tiles);
     }
   }
 
@@ -492,9 +502,52 @@ struct PanelGemm {
     }
   };
 
-  __device__ static void multiply(float (&sum)[position_tiles][registers], const Tile& tile, const Shared& shared,
-                                  const FirstOperands& first, Weights& weights, Ring<C.panel_stages>& panel,
-                                  const Turns& turns) {
+  /// The scale of a panel; and of turned x, whether all of the panel is finite.
+  __device__ static uint2 scale_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    return *reinterpret_cast<const uint2*>(shared.panels + panel.slot * panel_bytes(C) + panel_scale_place(C));
+  }
+
+  /// Of what is scaled, and not split: brings sums to the scale of the panel that is added next. False if it is not to
+  /// be added: nothing of it would be left beside the largest sums, which would not remain finite at its scale. (Of x
+  /// that is not turned before, scales of a tile never grow.)
+  __device__ static bool adopt(const uint2& of_panel, u32& scale, float (&sum)[position_tiles][registers]) {
+    if (C.turned && (of_panel.x == any_scale || scale == any_scale)) {
+      if (scale == any_scale) scale = of_panel.x;
+      return true;
+    }
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
+    const bool adds = !C.turned || int(of_panel.x) - int(scale) <= most_growth;
+    float change = change_of_scale(scale, of_panel.x);
+    if (!adds) change = of_panel.y ? 1 : __uint_as_float(0x7fffffff);  // what is not finite is not lost
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int r = 0; r < registers; ++r) sum[t][r] *= change;
+    if (adds) scale = of_panel.x;
+    return adds;
+  }
+
+  /// Undoes the scales of sums, or leaves it to the store. Of each of the thread's two rows.
+  __device__ static void unscale(u32 scale, float (&sum)[position_tiles][registers], typename Store::Outputs& outputs) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const UnscaleSum whole(scale, outputs.of_half[half].factor);
+      const float now = C.depth_splits > 1 ? whole.factor * whole.rest : whole.rest;
+      outputs.of_half[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
+      if (__all_sync(0xffffffff, now == 1)) continue;
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r)
+          if (r / 2 % 2 == half) sum[t][r] *= now;
+    }
+  }
+
+  __device__ static void multiply(float (&sum)[position_tiles][registers], typename Store::Outputs& outputs,
+                                  const Tile& tile, const Shared& shared, const FirstOperands& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel, const Turns& turns) {
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
     const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
@@ -506,19 +559,38 @@ struct PanelGemm {
     bool began = false, released = false;
     auto used_weights = weights.next;
     auto used_panel = panel;
+    u32 scale = 0;  // of sums
+    // The products so far are complete: what the last of them read may be overwritten.
+    const auto hand_back = [&] {
+      if (!began) return;
+      weights.refill(used_weights);
+      if (!released) release(shared.panel_empty(used_panel.slot));
+      began = released = false;
+    };
     const Offsets of_tile(entry);
 #pragma unroll 1
     for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
       // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
       // what the loading threads wait for.
       if constexpr (C.panel_stages == 2) {
-        if (chunk > first_of_tile && !is_full(shared, panel)) {
+        if (began && !is_full(shared, panel)) {
           ptx::wgmma_wait<0>();
           release(shared.panel_empty(used_panel.slot));
           released = true;
         }
       }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      if constexpr (scaled) {
+        const uint2 of_panel = scale_of(shared, panel);
+        if (chunk == first_of_tile) {
+          scale = of_panel.x;
+        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !adopt(of_panel, scale, sum)) {
+          hand_back();
+          skip(steps, shared, weights);
+          release(shared.panel_empty(panel.slot));
+          continue;
+        }
+      }
       each_group(steps, [&](int step) {
         const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
                                 one_group_a_chunk() ? of_tile : Offsets(entry + step));
@@ -555,8 +627,17 @@ struct PanelGemm {
     // Nothing is read of the sums before this.
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
-    weights.refill(used_weights);
-    release(shared.panel_empty(used_panel.slot));
+    hand_back();
+    if constexpr (scaled) unscale(scale, sum, outputs);
+  }
+
+  /// The weights of a chunk that is not multiplied.
+  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
+    each_group(steps, [&](int) {
+      if constexpr (!resident) ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+      weights.refill(weights.next);
+      weights.next.advance();
+    });
   }
 
   /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
@@ -582,7 +663,7 @@ struct PanelGemm {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       float scale[2];  // of products, undone
       if constexpr (scaled) {
-        const float of_x = unscale_for(largest_of(shared.panels + panel.slot * panel_bytes(C)));
+        const float of_x = power_of_two(undone(scale_of(shared, panel).x));
         scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
       each_group(steps, [&](int step) {

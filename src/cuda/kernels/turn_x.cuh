@@ -5,8 +5,8 @@
 // A panel is contiguous, and one copy. Words are rounded or split on their way: in fp32 the first part holds their
 // heads, the second their remainders. What is outside of x is zero.
 //
-// What has to be scaled is read twice, by a block that has a panel to itself: for its largest number, which goes behind
-// the panel, and to be split.
+// Where x has to be scaled, a block has a panel to itself, and looks for its largest number first. What the threads
+// cannot keep is read again then. Behind the panel goes its scale, and whether all of it is finite.
 #pragma once
 
 #include "element.cuh"
@@ -21,7 +21,7 @@ template <Math M, TurnLoad L>
 struct TurnX {
   using Element = typename ElementFor<M>::Type;
   static constexpr int per_word = channels_per_word(M), channels = 4 * per_word;
-  static constexpr bool scaled = M == Math::halves;
+  static constexpr bool scaled = scales(M);
   static constexpr int unit = L == TurnLoad::pair ? 2 : 1;  // inputs of a thread
   using Load = typename WordOf<L == TurnLoad::vector ? 16 : unit* int(sizeof(Element))>::Type;
   static constexpr int loads = L == TurnLoad::vector ? channels * int(sizeof(Element)) / 16 : channels;
@@ -57,26 +57,42 @@ struct TurnX {
     const u32 panels = u32(p.inputs / p.tile_inputs) * u32(chunks);
     for (u32 panel = blockIdx.x; panel < panels; panel += gridDim.x) {
       const int tile = int(panel / u32(chunks)), chunk = int(panel % u32(chunks));
-      const auto each_item = [&](const auto& visit) {
-        for (int i = int(threadIdx.x); i < units * depth; i += turn_threads) {
-          const int place = L == TurnLoad::vector ? i / depth : i % units,
-                    part = L == TurnLoad::vector ? i % depth : i / units;
-          visit(Item(p, chunk, part * turn_depth, tile * p.tile_inputs + place * unit));
-        }
+      const auto item_at = [&](int i) {
+        const int place = L == TurnLoad::vector ? i / depth : i % units,
+                  part = L == TurnLoad::vector ? i % depth : i / units;
+        return Item(p, chunk, part * turn_depth, tile * p.tile_inputs + place * unit);
       };
-      float largest = 0;
-      each_item([&](const Item& item) { largest = fmaxf(largest, item.largest()); });
-      const u32 of_panel = largest_of_block(largest);
-      each_item([&](const Item& item) { item.store(p, scale_for(of_panel)); });
+      const int first = int(threadIdx.x), end = units * depth;
+      const Item kept = item_at(first < end ? first : 0);
+      const auto each_item = [&](const auto& visit) {
+        if (first < end) visit(kept);
+        for (int i = first + turn_threads; i < end; i += turn_threads) visit(item_at(i));
+      };
+      u32 largest = 0;
+      each_item([&](const Item& item) { largest = max(largest, item.largest()); });
+      largest = largest_of_block(largest);
+      const bool finite = largest < infinity_bits;
+      if (!finite) {
+        largest = 0;
+        each_item([&](const Item& item) { largest = max(largest, item.largest_finite()); });
+        largest = largest_of_block(largest);
+      }
+      const u32 scale = scale_of_panel(largest);
+      each_item([&](const Item& item) { item.store(p, scale == any_scale ? 1.f : power_of_two(scale)); });
       if (threadIdx.x == 0)
-        static_cast<uint4*>(p.turned)[i64(panel) * p.panel_stride + p.largest_place] = make_uint4(of_panel, 0, 0, 0);
+        static_cast<uint4*>(p.turned)[i64(panel) * p.panel_stride + p.scale_place] = make_uint4(scale, finite, 0, 0);
     }
   }
 
+  __device__ static u32 scale_of_panel(u32 largest) {
+    if constexpr (M == Math::halves) return scale_for(largest);
+    return largest == 0 ? any_scale : coarse_scale_for(largest);
+  }
+
   /// The bits of the largest of what the threads of the block have.
-  __device__ static u32 largest_of_block(float largest) {
+  __device__ static u32 largest_of_block(u32 largest) {
     extern __shared__ unsigned shared[];
-    const u32 of_warp = __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+    const u32 of_warp = __reduce_max_sync(0xffffffff, largest);
     __syncthreads();  // others may still read those of the panel before
     if (lane_index() == 0) shared[warp_index()] = of_warp;
     __syncthreads();
@@ -126,7 +142,7 @@ struct TurnX {
           uint4* const remainders = to + p.slices * p.slice_stride;
           const Load(&v)[loads] = slices[i].value;
           if constexpr (scaled)
-            store_halves(to, remainders, scale, [&](int channel) { return number_of(v, channel, j); });
+            ScaledSlice<M>(scale, [&](int channel) { return number_of(v, channel, j); }).store(to, remainders);
           else
             store_slice<M>(to, remainders,
                            make_uint4(word_of(v, 0, j), word_of(v, 1, j), word_of(v, 2, j), word_of(v, 3, j)));
@@ -134,16 +150,24 @@ struct TurnX {
       }
     }
 
-    /// The largest number that is finite.
-    __device__ float largest() const {
-      float all = 0;
+    /// The bits of the largest magnitude; and of the largest that is finite.
+    __device__ u32 largest() const {
+      return largest_of([](u32 bits) { return bits & 0x7fffffff; });
+    }
+    __device__ u32 largest_finite() const {
+      return largest_of([](u32 bits) { return __float_as_uint(finite_magnitude(__uint_as_float(bits))); });
+    }
+
+   private:
+    template <class Magnitude>
+    __device__ u32 largest_of(const Magnitude& magnitude) const {
+      u32 all = 0;
 #pragma unroll
       for (int i = 0; i < turn_depth; ++i)
 #pragma unroll
         for (int channel = 0; channel < channels; ++channel)
 #pragma unroll
-          for (int j = 0; j < unit; ++j)
-            all = fmaxf(all, finite_magnitude(__uint_as_float(number_of(slices[i].value, channel, j))));
+          for (int j = 0; j < unit; ++j) all = max(all, magnitude(number_of(slices[i].value, channel, j)));
       return all;
     }
   };

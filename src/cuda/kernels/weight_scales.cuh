@@ -1,10 +1,10 @@
-// The scale of the weights of each output channel, for operands that have to be scaled (mma/split.cuh): what undoes it.
+// The scale of the weights of each output channel, for operands that have to be scaled (mma/scale.cuh): what undoes it.
 // A block takes a channel.
 #pragma once
 
 #include "base.cuh"
 #include "launch_params.cuh"
-#include "mma/split.cuh"
+#include "mma/scale.cuh"
 
 namespace tconv::device {
 
@@ -26,7 +26,7 @@ __device__ inline void find_weight_scales(const ScaleParams& p) {
   if (threadIdx.x > 0) return;
   u32 all = 0;
   for (int i = 0; i < int(blockDim.x) / warp_size; ++i) all = all > shared[i] ? all : shared[i];
-  p.scales[blockIdx.x] = unscale_for(all);
+  p.scales[blockIdx.x] = power_of_two(undone(scale_for(all)));
 }
 
 }  // namespace tconv::device

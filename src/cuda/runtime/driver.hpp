@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tconv::cuda {
@@ -110,7 +111,9 @@ struct DeviceProperties {
   int multiprocessors = 0;
   int shared_per_block = 0, shared_per_multiprocessor = 0;
   std::size_t memory = 0;
-  bool turns = true;               // false: every call is one kernel, for exported layers
+  // For exported layers: every call is one kernel, and weights are packed one way, scaled or as they are.
+  bool turns = true;
+  std::optional<bool> scaled;
   KernelRecord* record = nullptr;  // set where the device is not here: kernels are noted instead of loaded
 };
 int device_count();

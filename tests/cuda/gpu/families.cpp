@@ -67,7 +67,8 @@ std::vector<Case> cases() {
   return all;
 }
 
-constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_gemm, fp32 of halves";
+constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_gemm, fp32 of halves",
+                     *half = "panel_gemm, TF32 as fp16", *loaders = "panel_gemm, two loading warpgroups";
 
 int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
   const Geometry g = geometry_of(c.layer);
@@ -78,7 +79,11 @@ int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
   reference_on_gpu(g, c.shape, wide(expected.x), wide(expected.w), wide(expected.b), wide(expected.y));
   const Verdict verdict = run.check(tools, expected);
   touched.insert(family_of(run.kernel_name()));
-  for (const auto& [part, name] : {std::pair{"_turned", "turn_x"}, {"_split", shared_sums}, {"_halves", halves}})
+  for (const auto& [part, name] : {std::pair{"_turned", "turn_x"},
+                                   {"_split", shared_sums},
+                                   {"_halves", halves},
+                                   {"_half_", half},
+                                   {"_l2", loaders}})
     if (run.kernel_name().find(part) != std::string::npos) touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
   std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
@@ -94,15 +99,20 @@ int families() {
   const Tools tools;
   std::set<std::string> touched, missing{"implicit_gemm", "direct", "generic"};
   const bool hopper = gpu().major == 9;
-  if (hopper) missing.insert({"warpgroup_gemm", "panel_gemm", "turn_x", shared_sums, halves});
+  if (hopper) missing.insert({"warpgroup_gemm", "panel_gemm", "turn_x", shared_sums, halves, half, loaders});
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
-  // the choice for layers larger than these; of one channel block, then of several, of turned x, and of
-  // sums that tiles share. fp32 is split into halves where two of them are asked for.
-  const std::pair<const char*, const char*> all_asked[] = {
-      {"TCONV_NO_WGMMA", "1"},           {"TCONV_PREFER_PANELS", "1"},     {"TCONV_PREFER_PANELS", "2"},
-      {"TCONV_PREFER_PANELS", "turned"}, {"TCONV_PREFER_PANELS", "split"}, {"", ""}};
+  // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
+  // tiles share, and of two loading warpgroups. 32-bit numbers are halves where two blocks are asked for, and
+  // shared sums.
+  const std::pair<const char*, const char*> all_asked[] = {{"TCONV_NO_WGMMA", "1"},
+                                                           {"TCONV_PREFER_PANELS", "1"},
+                                                           {"TCONV_PREFER_PANELS", "2"},
+                                                           {"TCONV_PREFER_PANELS", "turned"},
+                                                           {"TCONV_PREFER_PANELS", "split"},
+                                                           {"TCONV_PREFER_PANELS", "loaders"},
+                                                           {"", ""}};
   for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");

@@ -6,7 +6,9 @@
 // stored in vectors, sums leave from registers, one by one.
 #pragma once
 
+#include "epilogue/row_output.cuh"
 #include "epilogue/row_place.cuh"
+#include "ptx/store.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {
@@ -17,6 +19,7 @@ struct PanelChannelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
   static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
   using Sums = float[position_tiles][columns / 2];
 
   /// A position of the tile: how far its outputs are from those of the box's first one.
@@ -64,22 +67,32 @@ struct PanelChannelStore {
     __device__ float bias(const ForwardParams& p, int further = 0) const {
       return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
     }
-    __device__ Element* output(const ForwardParams& p, const Place& place) const {
-      return at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset;
-    }
-    /// Whether it has an output at a place, or so many further along the width.
-    __device__ bool has(const ForwardParams& p, const Tile& tile, const Place& place, int further = 0) const {
-      return exists && place.exists && unsigned(od + place.d) < unsigned(p.out.d) &&
-             unsigned(oh + place.h) < unsigned(p.out.h) && unsigned(ow + place.w + further) < unsigned(p.out.w) &&
-             (C.images == 1 || tile.n + place.image < p.batch);
+  };
+
+  /// An output of a row, and whether it exists.
+  struct Output {
+    Element* at;
+    int w;        // where it is along the width,
+    bool inside;  // and that it exists along the other dimensions
+    __device__ Output(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place)
+        : at(row.at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset),
+          w(row.ow + place.w),
+          inside(row.exists && place.exists && unsigned(row.od + place.d) < unsigned(p.out.d) &&
+                 unsigned(row.oh + place.h) < unsigned(p.out.h) && (C.images == 1 || tile.n + place.image < p.batch)) {}
+    __device__ bool exists(const ForwardParams& p) const { return inside && unsigned(w) < unsigned(p.out.w); }
+    /// The one so many further along the width.
+    __device__ Output further(const ForwardParams& p, int outputs) const {
+      Output result = *this;
+      result.at += i64(outputs) * p.ys.w, result.w += outputs;
+      return result;
     }
   };
 
-  /// The biases of a thread's two rows.
-  struct Bias {
-    float of_half[2];
-    __device__ Bias(const ForwardParams& p, const Tile& tile)
-        : of_half{Row(p, tile, row_of(0)).bias(p), Row(p, tile, row_of(1)).bias(p)} {}
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
   };
 
   /// The output channel of one of them; -1: it has none.
@@ -89,12 +102,12 @@ struct PanelChannelStore {
   }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
     if constexpr (stages_channels(C))
-      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), bias, sum, first_product);
+      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
     else
-      store_elements(p, tile, bias, sum, first_product);
+      store_elements(p, tile, outputs, sum, first_product);
   }
 
  private:
@@ -103,7 +116,7 @@ struct PanelChannelStore {
   __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
   __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
-                                       const Bias& bias, const Sums& sum, int first_product) {
+                                       const Outputs& outputs, const Sums& sum, int first_product) {
     // A thread has the same vector of rows at all its positions.
     constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     const int row_index = thread() % vectors * vector, first = thread() / vectors;
@@ -111,10 +124,12 @@ struct PanelChannelStore {
     const uint4 gap = biases(p, row);
     Member::sync();  // others may still read what they stored of the tile before
 #pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
+    for (int t = 0; t < position_tiles; ++t) {
+      Output first_output(p, tile, row, Place(p, first_product + t, first));
+      if constexpr (row_by_row) asm volatile("" : "+l"(first_output.at));  // or it would be worked out for each store
 #pragma unroll
       for (int column = 0; column < columns; column += part) {
-        constexpr int parts = ceil_div(columns, part);
+        constexpr int parts = ceil_div(columns, part), turns = ceil_div(part, together);
         const int count = min_of(part, columns - column);
         Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
 #pragma unroll
@@ -126,44 +141,51 @@ struct PanelChannelStore {
 #pragma unroll
             for (int e = 0; e < 2; ++e)
               at[(n * 8 + e) * pitch] =
-                  to_element<Element>(sum[t][(column / 8 + n) * 4 + half * 2 + e] + bias.of_half[half]);
+                  to_element<Element>(outputs.of_half[half](sum[t][(column / 8 + n) * 4 + half * 2 + e]));
         }
         Member::sync();
-        if (first < together) {
-          // Places are not worked out for many parts at once: there are not registers enough.
-          int from = first;
-          asm volatile("" : "+r"(from));
+        if (first >= together) continue;
+        // Places are not worked out for many parts at once: there are not registers enough.
+        int from = first;
+        if constexpr (!row_by_row) asm volatile("" : "+r"(from));
+        uint4 value[turns];
 #pragma unroll
-          for (int k = 0; k < ceil_div(part, together); ++k) {
-            const int position = from + k * together;
-            if (position >= count) break;
-            const Place place(p, first_product + t, column + position);
-            if (row.has(p, tile, place))
-              *reinterpret_cast<uint4*>(row.output(p, place)) =
-                  *reinterpret_cast<const uint4*>(buffer + position * pitch + row_index);
-            fill_gaps(p, tile, row, place, gap);
-          }
+        for (int k = 0; k < turns; ++k)
+          if ((k + 1) * together <= count || k * together + first < count)
+            value[k] = *reinterpret_cast<const uint4*>(buffer + (k * together + first) * pitch + row_index);
+#pragma unroll
+        for (int k = 0; k < turns; ++k) {
+          const int next = column + k * together;
+          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
+                                           : Output(p, tile, row, Place(p, first_product + t, next + from));
+          if ((k + 1) * together > count && k * together + first >= count) break;
+          if (output.exists(p)) ptx::store(output.at, value[k]);
+          fill_gaps(p, row, output, gap);
         }
       }
+    }
   }
 
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Bias& bias, const Sums& sum,
-                                        int first_product) {
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Outputs& outputs,
+                                        const Sums& sum, int first_product) {
     const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t)
 #pragma unroll
-      for (int n = 0; n < columns / 8; ++n)
+      for (int n = 0; n < columns / 8; ++n) {
+        int first = first_column_of_lane();
+        asm volatile("" : "+r"(first));  // places are not worked out for all columns at once
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const Place place(p, first_product + t, n * 8 + first_column_of_lane() + e);
+          const Place place(p, first_product + t, n * 8 + first + e);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            if (rows[half].has(p, tile, place))
-              *rows[half].output(p, place) = to_element<Element>(sum[t][n * 4 + half * 2 + e] + bias.of_half[half]);
-            fill_gaps(p, tile, rows[half], place, to_element<Element>(bias.of_half[half]));
+            const Output output(p, tile, rows[half], place);
+            if (output.exists(p)) *output.at = to_element<Element>(outputs.of_half[half](sum[t][n * 4 + half * 2 + e]));
+            fill_gaps(p, rows[half], output, to_element<Element>(outputs.of_half[half].bias));
           }
         }
+      }
   }
 
   /// What the phases without taps hold at the channels of a vector.
@@ -179,14 +201,15 @@ struct PanelChannelStore {
 
   /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
   template <class Value>
-  __device__ static void fill_gaps(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place,
-                                   const Value& bias) {
+  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Value& bias) {
     if constexpr (C.width_phases < C.stride.w) {
       if (row.phase != phase_with_taps(C, 0)) return;
 #pragma unroll
-      for (int empty = 0; empty < C.stride.w; ++empty)
-        if (const int further = empty - row.phase; !phase_has_taps(C, empty) && row.has(p, tile, place, further))
-          *reinterpret_cast<Value*>(row.output(p, place) + i64(further) * p.ys.w) = bias;
+      for (int empty = 0; empty < C.stride.w; ++empty) {
+        if (phase_has_taps(C, empty)) continue;
+        const Output beside = output.further(p, empty - phase_with_taps(C, 0));
+        if (beside.exists(p)) *reinterpret_cast<Value*>(beside.at) = bias;
+      }
     }
   }
 };

@@ -7,8 +7,10 @@
 // products are flat, they cover all of the box, and its runs are staged together.
 #pragma once
 
+#include "epilogue/row_output.cuh"
 #include "epilogue/row_place.cuh"
 #include "epilogue/vector_store.cuh"
+#include "ptx/store.cuh"
 #include "tile.cuh"
 #include "words.cuh"
 
@@ -31,17 +33,11 @@ struct PanelStore {
     unsigned short first, end;
   };
 
-  /// The biases of a thread's two rows.
-  struct Bias {
-    float of_half[2];
-    __device__ Bias(const ForwardParams& p, const Tile& tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int channel = channel_of_half(tile, half);
-        of_half[half] =
-            p.bias && channel >= 0 ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel]) : 0.f;
-      }
-    }
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
   };
   /// The output channel of one of a thread's two rows; -1: it has none.
   __device__ static int channel_of_half(const Tile& tile, int half) {
@@ -51,7 +47,7 @@ struct PanelStore {
 
   /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
   /// own.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Bias& bias,
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
     Element* const staging = reinterpret_cast<Element*>(memory);
     if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
@@ -62,7 +58,7 @@ struct PanelStore {
         if (lane_index() < pass_lines)
           flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(half) + lane_index()));
 #pragma unroll
-        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], bias.of_half[half], half, t);
+        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
         __syncwarp();
         store_flat(p, tile, memory);
         __syncwarp();
@@ -73,9 +69,9 @@ struct PanelStore {
           const int t = i / C.product_rows, row = i % C.product_rows;
           const Run run = line.of_product(p, tile, first_product + t, row);
           if (stage_pairs(run, row))
-            stage_run<true>(staging, run, sum[t], bias.of_half[half], half, row);
+            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
           else
-            stage_run<false>(staging, run, sum[t], bias.of_half[half], half, row);
+            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
           __syncwarp();
           store_vectors(staging, run);
           __syncwarp();
@@ -138,14 +134,14 @@ struct PanelStore {
   };
 
   /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
-  __device__ static void write(Element* at, int phase, float sum, float bias) {
+  __device__ static void write(Element* at, int phase, float sum, const RowOutput<C>& output) {
     if (slots > phases && phase < 0) return;
-    at[phase] = to_element<Element>(sum + bias);
+    at[phase] = to_element<Element>(output(sum));
     if constexpr (phases < C.stride.w) {
       if (phase == phase_with_taps(C, 0)) {
 #pragma unroll
         for (int empty = 0; empty < C.stride.w; ++empty)
-          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(bias);
+          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(output.bias);
       }
     }
   }
@@ -153,14 +149,18 @@ struct PanelStore {
   /// The first column of a row of positions in its product.
   __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
 
+  // An output and one beside it that is bias alone.
+  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;
+
   /// Whether two neighbouring outputs are one store: all lines are aligned for it.
   __device__ static bool stage_pairs(const Run& run, int row) {
-    return phases == 1 && C.stride.w == 1 && __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row)) % 2 == 0);
+    if constexpr (phases > 1 || C.stride.w > 2) return false;
+    return __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row) * C.stride.w) % 2 == 0);
   }
 
   template <bool Pairs>
-  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2], float bias,
-                                   int half, int row) {
+  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                   const RowOutput<C>& output, int half, int row) {
     constexpr int width = panel_run_width(C);
     const int phase = phase_of_lane(), first = first_column(row);
     Element* const at =
@@ -170,19 +170,26 @@ struct PanelStore {
       // Eight columns are of this row alone, but for its first and last ones.
       const int column = n * 8 - first;
       const bool whole = column >= 0 && column + 8 <= width;
-      if (Pairs && whole) {
-        store_pair(at + column, sum[n * 4 + half * 2] + bias, sum[n * 4 + half * 2 + 1] + bias);
+      if (Pairs && !beside_gap && whole) {
+        store_pair(at + column, output(sum[n * 4 + half * 2]), output(sum[n * 4 + half * 2 + 1]));
         continue;
       }
 #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        if (whole || unsigned(column + first_column_of_lane() + e) < unsigned(width))
-          write(at + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+      for (int e = 0; e < 2; ++e) {
+        if (!whole && unsigned(column + first_column_of_lane() + e) >= unsigned(width)) continue;
+        const float value = sum[n * 4 + half * 2 + e];
+        Element* const to = at + (column + e) * C.stride.w;
+        if constexpr (Pairs && beside_gap)
+          store_pair(to, phase_with_taps(C, 0) == 0 ? output(value) : output.bias,
+                     phase_with_taps(C, 0) == 0 ? output.bias : output(value));
+        else
+          write(to, phase, value, output);
+      }
     }
   }
 
-  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], float bias, int half,
-                                    int product) {
+  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
+                                    int half, int product) {
     constexpr int pitch = x_extent(C).w, rows = runs_per_line;
     const int phase = phase_of_lane();
     Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
@@ -201,7 +208,7 @@ struct PanelStore {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (whole) {
-          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
           continue;
         }
         int own_row = row, own_column = column + own + e;
@@ -209,7 +216,7 @@ struct PanelStore {
         for (int i = 0; i < ceil_div(8, pitch); ++i)
           if (own_column >= pitch) own_column -= pitch, ++own_row;
         if (own_column < C.box.w && own_row < rows)
-          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], bias);
+          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
       }
     }
   }
@@ -227,36 +234,41 @@ struct PanelStore {
 
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
-  /// run.
+  /// run: where a lane stores, and from where, is a constant from its first vector on.
   __device__ static void store_vectors(const Element* staging, const Run& staged) {
     constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
+    const int place = lane_index() % lanes;
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
       const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
       const Element* const from = staging + own * line_stride;
       const int skew = skew_of<vector>(run.at);
+      Element* const to = run.at - skew;
+      // The first of the vectors that are whole, and how many there are.
+      const int first_whole = (run.first + skew + vector - 1) / vector;
+      const u32 whole = u32(max((run.end + skew) / vector - first_whole, 0));
+      const Element* const own_from = from + place * vector;
+      Element* own_to = to + place * vector;
+      asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
 #pragma unroll
       for (int first = 0; first < vectors; first += lanes * together) {
         uint4 value[together];
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          const int index = first + i * lanes + lane_index() % lanes;
-          if (index < vectors) value[i] = *reinterpret_cast<const uint4*>(from + index * vector);
+          const int next = first + i * lanes;
+          if (next + place < vectors) value[i] = *reinterpret_cast<const uint4*>(own_from + next * vector);
         }
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          const int index = first + i * lanes + lane_index() % lanes, c = index * vector - skew;
-          if (index >= vectors) break;
-          if (c >= run.first && c + vector <= run.end) *reinterpret_cast<uint4*>(run.at + c) = value[i];
+          const int next = first + i * lanes;
+          if (next < vectors && u32(place - first_whole + next) < whole) ptx::store(own_to + next * vector, value[i]);
         }
       }
       // What is before the first whole vector, and behind the last one, a lane each.
-      const int place = lane_index() % lanes;
-      const int head = min(int(run.end), run.first + (vector - (run.first + skew) % vector) % vector);
-      const int tail = max(head, run.end - (run.end + skew) % vector);
-      if (run.first + place < head) run.at[run.first + place] = from[skew + run.first + place];
-      if (tail + place < run.end) run.at[tail + place] = from[skew + tail + place];
+      const int head = min(first_whole * vector, run.end + skew), tail = max(head, (run.end + skew) & -vector);
+      if (run.first + skew + place < head) to[run.first + skew + place] = from[run.first + skew + place];
+      if (tail + place < run.end + skew) to[tail + place] = from[tail + place];
     }
   }
 

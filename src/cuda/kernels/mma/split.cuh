@@ -6,6 +6,7 @@
 // 2^-17 of the largest; of a smaller one they hold all bits above 2^-39 of the largest.
 #pragma once
 
+#include "mma/scale.cuh"
 #include "ptx/half.cuh"
 
 namespace tconv::device {
@@ -22,29 +23,5 @@ __device__ inline void split_halves(float low, float high, u32& heads, u32& rest
   heads = ptx::to_halves(low, high);
   rests = ptx::to_halves(low - ptx::low_half(heads), high - ptx::high_half(heads));
 }
-
-/// The larger of `largest` and the magnitude of a number, which may be infinite; a NaN does not count.
-__device__ inline float larger(float largest, float value) { return fmaxf(largest, fabsf(value)); }
-/// The magnitude of a number, and 0 where it is not finite.
-__device__ inline float finite_magnitude(float value) {
-  const float magnitude = fabsf(value);
-  return magnitude < __uint_as_float(0x7f800000) ? magnitude : 0.f;
-}
-
-/// What numbers are multiplied by whose largest has these bits, and what undoes it. Both are powers of two, and normal.
-__device__ inline u32 scale_exponent(u32 largest) { return u32(min(268 - int(largest >> 23), 253)); }
-__device__ inline float scale_for(u32 largest) { return __uint_as_float(scale_exponent(largest) << 23); }
-__device__ inline float unscale_for(u32 largest) { return __uint_as_float((254 - scale_exponent(largest)) << 23); }
-/// What undoes the scale of weights, in two factors: one for parts of a sum, together with what undoes the scale of x,
-/// and one for the sum. The first is 2^-20 to 2^20, so that its product with what undoes the scale of x is not too
-/// small for a number, and too large only where x is beyond 2^121.
-struct Unscale {
-  float of_part = 1, of_sum = 1;
-  __device__ Unscale() {}
-  __device__ explicit Unscale(float scale) {
-    const int exponent = int(__float_as_uint(scale) >> 23), of_parts = min(max(exponent, 107), 147);
-    of_part = __uint_as_float(u32(of_parts) << 23), of_sum = __uint_as_float(u32(exponent - of_parts + 127) << 23);
-  }
-};
 
 }  // namespace tconv::device

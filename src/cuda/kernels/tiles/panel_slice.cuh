@@ -66,16 +66,39 @@ __device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
   }
 }
 
-/// Eight channels of an input, of which `value` gives the bits, as scaled halves.
-template <class Value>
-__device__ void store_halves(uint4* to, uint4* remainders, float scale, const Value& value) {
-  const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
-  uint4 head, rest;
-  split_halves(scaled(0), scaled(1), head.x, rest.x);
-  split_halves(scaled(2), scaled(3), head.y, rest.y);
-  split_halves(scaled(4), scaled(5), head.z, rest.z);
-  split_halves(scaled(6), scaled(7), head.w, rest.w);
-  *to = head, *remainders = rest;
+/// Eight channels of an input, scaled: as halves, or rounded to one half each.
+template <Math M>
+struct ScaledSlice {
+  static constexpr int parts = weight_parts(M);
+  uint4 part[parts];
+
+  /// `value` gives the bits of a channel.
+  template <class Value>
+  __device__ ScaledSlice(float scale, const Value& value) {
+    const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
+    u32 head[4], rest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) split_halves(scaled(2 * i), scaled(2 * i + 1), head[i], rest[i]);
+    part[0] = make_uint4(head[0], head[1], head[2], head[3]);
+    if constexpr (parts == 2) part[1] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+  }
+  __device__ void store(uint4* to, uint4* remainders) const {
+    *to = part[0];
+    if constexpr (parts == 2) *remainders = part[1];
+  }
+};
+
+/// Exchanges two slices, or not.
+template <Math M>
+__device__ void exchange_if(bool exchanges, ScaledSlice<M>& a, ScaledSlice<M>& b) {
+  const auto one = [&](u32& x, u32& y) {
+    const u32 first = exchanges ? y : x;
+    y = exchanges ? x : y, x = first;
+  };
+#pragma unroll
+  for (int i = 0; i < ScaledSlice<M>::parts; ++i)
+    one(a.part[i].x, b.part[i].x), one(a.part[i].y, b.part[i].y), one(a.part[i].z, b.part[i].z),
+        one(a.part[i].w, b.part[i].w);
 }
 
 /// A channel of a slice that was loaded as vectors of four.

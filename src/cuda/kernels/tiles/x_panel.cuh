@@ -1,7 +1,7 @@
 // A panel: one chunk of the x tile as wgmma reads it from shared memory.
 //
 //   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
-//   were scaled, the largest number that each warp had
+//   were scaled, the scale, and the largest number that each warp had
 //
 // A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
 // alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
@@ -26,7 +26,7 @@ struct XPanel {
   using Element = ElementOf<C>;
   static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
   static constexpr int unit = panel_unit(C), positions = x_inputs(C);
-  static constexpr int lanes = panel_lanes(C), groups = warpgroup_size / lanes;
+  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
   static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
   static constexpr int phases = C.x_phases;
   static constexpr bool channels_last = C.x_channels_last;
@@ -38,6 +38,7 @@ struct XPanel {
   static constexpr int load_channels = channels / loads;
   struct Buffer {
     Load value[units][depth][loads];
+    bool begins_tile;
   };
 
   __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
@@ -103,8 +104,14 @@ struct XPanel {
 
   /// The bits of the largest number of a warp's buffers that is finite.
   __device__ static u32 largest_of(const Buffer& buffer) {
-    float largest = 0;
-    each_number(buffer, [&](float value) { largest = larger(largest, value); });
+    // Four at a time: each waits for the one before it.
+    float of_four[4] = {0, 0, 0, 0};
+    int index = 0;
+    each_number(buffer, [&](float value) {
+      float& own = of_four[index++ % 4];
+      own = larger(own, value);
+    });
+    float largest = fmaxf(fmaxf(of_four[0], of_four[1]), fmaxf(of_four[2], of_four[3]));
     if (largest == __uint_as_float(0x7f800000)) {
       largest = 0;
       each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
@@ -112,7 +119,7 @@ struct XPanel {
     return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
   }
 
-  /// `scale`: of what is split into halves.
+  /// `scale`: of what has one.
   __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
 #pragma unroll
     for (int j = 0; j < units; ++j)
@@ -123,11 +130,23 @@ struct XPanel {
         uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
                           first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
         const Load(&v)[loads] = buffer.value[j][k];
-        if constexpr (C.math == Math::halves) {
-          constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
-          const bool swap = swaps();
-          put_halves(to + (swap ? further : 0), scale, v, swap);
-          if constexpr (unit == 2) put_halves(to + (swap ? 0 : further), scale, v, !swap);
+        if constexpr (scales(C.math)) {
+          const auto slice = [&](bool second) {
+            return ScaledSlice<C.math>(scale, [&](int channel) { return number_of(v, channel, second); });
+          };
+          const auto store = [&](const ScaledSlice<C.math>& value, int further) {
+            value.store(to + further, to + further + slices * panel_slice_stride(C));
+          };
+          auto first_slice = slice(false);
+          if constexpr (unit == 1) {
+            store(first_slice, 0);
+          } else {
+            constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
+            auto second_slice = slice(true);
+            exchange_if(swaps(), first_slice, second_slice);
+            store(first_slice, swaps() ? further : 0);
+            store(second_slice, swaps() ? 0 : further);
+          }
         } else if constexpr (channels_last) {
           put(to, v[0].x, v[0].y, v[0].z, v[0].w);
         } else if constexpr (unit == 1) {
@@ -167,11 +186,6 @@ struct XPanel {
       return channel_of(v, channel);
     else
       return slice_word<1, unit>(v, channel, second);
-  }
-
-  __device__ static void put_halves(uint4* to, float scale, const Load (&v)[loads], bool second) {
-    store_halves(to, to + slices * panel_slice_stride(C), scale,
-                 [&](int channel) { return number_of(v, channel, second); });
   }
 
   /// Word `index` of the slice at the first position of the unit, or at its second.

@@ -14,7 +14,7 @@ inline u32 round_tf32(u32 word) {
 template <Math M>
 double word_product(u32 a, u32 b) {
   if constexpr (channels_per_word(M) == 2) {
-    using Half = typename ElementFor<M == Math::halves ? Math::f16 : M>::Type;
+    using Half = typename ElementFor<scales(M) ? Math::f16 : M>::Type;
     double sum = 0;
     for (int i = 0; i < 2; ++i)
       sum += double(load_as_accumulator(Half{u16(a >> 16 * i)})) * load_as_accumulator(Half{u16(b >> 16 * i)});

@@ -1,0 +1,15 @@
+// Stores to memory that the kernel does not read.
+#pragma once
+
+#include "base.cuh"
+
+namespace tconv::device::ptx {
+
+/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
+/// and would keep loads from shared memory behind the store.
+__device__ inline void store(void* at, const uint4& value) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w));
+}
+
+}  // namespace tconv::device::ptx
