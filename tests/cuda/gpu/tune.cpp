@@ -59,6 +59,204 @@ std::vector<cli::Problem> random_problems(int count, unsigned seed) {
   return problems;
 }
 
+/// A tile of a layer, with what it takes to run it.
+struct Candidate {
+  cli::Problem problem;
+  TileChoice choice;
+  RowPlan rows;
+  device::TurnLoad turn_load;
+  std::shared_ptr<const Kernel> kernel, turn;
+
+  KernelRequest request() const {
+    const auto& c = choice.config;
+    return {c.teams ? warpgroup_source(c, rows) : gemm_source(c, rows), "forward",
+            c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)};
+  }
+  KernelRequest turn_request() const {
+    const device::Math math = choice.config.math;
+    return {turn_source(math, turn_load), "turn", device::turn_shared_bytes(math)};
+  }
+};
+
+/// How dense tensors of a layer can be loaded and stored.
+Access dense_access(const Geometry& g, const Shape& s, DType dtype, bool last) {
+  const int per_word = size_of(dtype) == 2 ? 2 : 1;
+  Access access;
+  access.x_channels_last = last, access.y_rows = !last,
+  access.y_channels = last ? int(std::gcd(g.out_channels(), int64_t(4 * per_word))) : 1;
+  if (last)
+    access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
+  else
+    access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word : s.input[2] % per_word == 0 ? per_word : 1;
+  return access;
+}
+
+device::Math math_of(const Mode& mode) {
+  return mode.dtype == DType::f16            ? device::Math::f16
+         : mode.dtype == DType::bf16         ? device::Math::bf16
+         : mode.precision == Precision::tf32 ? device::Math::tf32
+                                             : device::Math::fp32;
+}
+
+/// The kinds of tile, of each of which some are timed.
+int kind_of(const device::GemmConfig& c) {
+  const int blocks = std::min(c.team_blocks, 2);
+  return 1000 * device::scales(c.math) + 2000 * (c.loaders - 1) + 100 * c.x_phases + 50 * c.in_turns +
+         25 * (c.product_rows > 1) +
+         (c.turned              ? 10 + blocks
+          : c.panel_columns > 0 ? blocks + 2 * (c.box_parts - 1)
+                                : 0);
+}
+
+/// What tiles differ in beside their pipeline.
+std::string shape_of_tile(const device::GemmConfig& c) {
+  std::string text;
+  for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
+                         c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.loaders, c.team_blocks,
+                         c.box_parts, int(c.turned), c.x_phases, int(c.in_turns), c.product_rows})
+    text += std::to_string(part) + ".";
+  return text;
+}
+
+/// Of each kind of tile `count` that differ in more than their pipeline: the favourites first, then a sample of
+/// the others, for the model is to be judged, too.
+std::vector<Candidate> candidates_of(const cli::Problem& problem, const Mode& mode, bool last, int count,
+                                     bool hopper) {
+  const Geometry g = geometry_of(problem.layer);
+  const Shape s = shape_of(problem.layer, problem.batch, problem.input);
+  const Access access = dense_access(g, s, mode.dtype, last);
+  struct Taken {
+    int count = 0, skipped = 1;
+  };
+  std::vector<Candidate> candidates;
+  std::map<std::string, int> seen;
+  std::map<int, Taken> taken;
+  const auto add = [&](device::Math as, const RowPlan& rows, bool warpgroups) {
+    for (const TileChoice& choice :
+         (warpgroups ? price_warpgroup_tiles : price_tiles)(g, as, rows, s, access, {})) {
+      Taken& t = taken[kind_of(choice.config)];
+      if (t.count == count || seen[shape_of_tile(choice.config)]++ > 0 ||
+          (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0))
+        continue;
+      candidates.push_back({problem, choice, rows, device::turn_load(choice.config, last && access.x_vector == 4),
+                            nullptr, nullptr});
+      ++t.count;
+    }
+  };
+  // As the engine packs weights: for positions of one input, and of several where rows are few; numbers of 32 bits
+  // also as scaled fp16 numbers.
+  const device::Math math = math_of(mode);
+  RowPlan rows;
+  const auto plan = [&](device::Math as) {
+    return make_wide_row_plan(g, device::channels_per_word(as), device::weight_parts(as), last, 1, rows);
+  };
+  const auto add_several_inputs = [&](device::Math as) {
+    if (make_wide_row_plan(g, device::channels_per_word(as), device::weight_parts(as), last, rows) &&
+        rows.x_phases > 1 && suits_warpgroups(g, as, rows))
+      add(as, rows, true);
+  };
+  if (hopper && plan(math) && suits_warpgroups(g, math, rows)) {
+    add(math, rows, true);
+  } else {
+    if (hopper && may_suit_warpgroups(g, math, rows)) add(math, rows, true);
+    if (make_row_plan(g, device::channels_per_word(math), 4, rows)) add(math, rows, false);
+  }
+  if (!hopper) return candidates;
+  add_several_inputs(math);
+  if (device::element_bytes(math) != 4) return candidates;
+  const device::Math scaled = math == device::Math::fp32 ? device::Math::halves : device::Math::half;
+  if (plan(scaled) && suits_warpgroups(g, scaled, rows)) add(scaled, rows, true);
+  add_several_inputs(scaled);
+  return candidates;
+}
+
+/// Of the problems named, of random ones ("random", how many, a seed), or of all.
+std::vector<Candidate> candidates(const Mode& mode, int count, bool last, const std::vector<std::string>& names,
+                                  bool hopper) {
+  std::vector<cli::Problem> list = cli::load_problems("");
+  if (names.size() == 3 && names[0] == "random")
+    list = random_problems(std::stoi(names[1]), unsigned(std::stoi(names[2])));
+  else if (!names.empty())
+    list = cli::problems_named(list, names);
+  std::vector<Candidate> all;
+  for (cli::Problem& problem : list) {
+    problem.layer.dtype = mode.dtype, problem.layer.precision = mode.precision;
+    for (Candidate& candidate : candidates_of(problem, mode, last, count, hopper))
+      all.push_back(std::move(candidate));
+  }
+  return all;
+}
+
+struct Time {
+  double ms, turn_ms;  // of the whole call, and of the kernel that turns x
+};
+
+Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const Tools& tools) {
+  const Geometry g = geometry_of(candidate.problem.layer);
+  const Shape s = shape_of(candidate.problem.layer, candidate.problem.batch, candidate.problem.input);
+  const auto& c = candidate.choice.config;
+  const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
+  const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
+  const int64_t packed =
+      candidate.rows.weight_words(g, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1);
+  const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
+  const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
+  const Buffer scales(std::size_t(g.out_channels()) * 4);  // any will do
+  const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
+  const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
+  // Numbers like those of a layer: kernels that multiply zeros draw less power, and run faster.
+  tools.randomize(xt, nullptr, 1, 1);
+  tools.randomize(
+      view5(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))}, Layout::channels_first),
+      nullptr, 2, 1);
+  const auto image = [](const Tensor& t) {
+    return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
+                                int(t.strides[4])};
+  };
+  const auto int3 = [](const Extents& v) { return Int3{int(v[0]), int(v[1]), int(v[2])}; };
+  device::ForwardParams params = device::forward_params(c, s.batch, int3(s.input), int3(s.output));
+  params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
+  params.xs = image(xt), params.ys = image(yt);
+  params.scales = static_cast<const float*>(scales.get());
+  const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
+  std::optional<Buffer> turned;
+  device::TurnParams turn{};
+  if (c.turned) {
+    turn = device::turn_params(c, params);
+    turned.emplace(std::size_t(device::turned_workspace_bytes(c, params)));
+    device::place_in_workspace(c, static_cast<unsigned char*>(turned->get()), params, turn);
+  }
+  const auto run_turn = [&] {
+    if (c.turned) candidate.turn->launch(device::launch_of(turn, gpu().multiprocessors), turn, nullptr);
+  };
+  const double ms = median_ms(
+      [&] {
+        run_turn();
+        if (c.turned)
+          candidate.kernel->launch_early(launch, params, nullptr);
+        else
+          candidate.kernel->launch(launch, params, nullptr);
+      },
+      5);
+  return {ms, c.turned ? median_ms(run_turn, 5) : 0};
+}
+
+void print(const Candidate& candidate, const Mode& mode, const Time& time) {
+  const auto& c = candidate.choice.config;
+  std::printf(
+      "%-18s %s%s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
+      "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill "
+      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f\n",
+      candidate.problem.name.c_str(), mode.name, device::scales(c.math) ? "_scaled" : "",
+      candidate.choice.cycles / 1.755e6, time.ms, c.images, c.box.d, c.box.h, c.box.w, c.rows, c.warps_m,
+      c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words, c.steps_per_slab,
+      c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
+      c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types, c.round_on_load,
+      c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loaders, c.fill_buffers, c.team_blocks,
+      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int tune(const std::string& mode_name, int count, std::vector<std::string> names) {
@@ -66,98 +264,14 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
   const bool last = !names.empty() && names[0] == "last";
   if (last) names.erase(names.begin());
   const Layout layout = last ? Layout::channels_last : Layout::channels_first;
-  struct Entry {
-    cli::Problem problem;
-    TileChoice choice;
-    RowPlan rows;
-    bool vectors;  // of channels
-    std::shared_ptr<const Kernel> kernel, turn;
-  };
-  std::vector<Entry> entries;
-  std::vector<cli::Problem> list = cli::load_problems("");
-  if (names.size() == 3 && names[0] == "random")
-    list = random_problems(std::stoi(names[1]), unsigned(std::stoi(names[2])));
-  else if (!names.empty())
-    list = cli::problems_named(list, names);
-  for (cli::Problem& problem : list) {
-    problem.layer.dtype = mode.dtype, problem.layer.precision = mode.precision;
-    const Geometry g = geometry_of(problem.layer);
-    const Shape s = shape_of(problem.layer, problem.batch, problem.input);
-    const device::Math math = mode.dtype == DType::f16            ? device::Math::f16
-                              : mode.dtype == DType::bf16         ? device::Math::bf16
-                              : mode.precision == Precision::tf32 ? device::Math::tf32
-                                                                  : device::Math::fp32;
-    const int per_word = size_of(mode.dtype) == 2 ? 2 : 1;
-    Access access;
-    access.x_channels_last = last, access.y_rows = !last,
-    access.y_channels = last ? int(std::gcd(g.out_channels(), int64_t(4 * per_word))) : 1;
-    if (last)
-      access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
-    else
-      access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word
-                        : s.input[2] % per_word == 0     ? per_word
-                                                         : 1;
-    // The best of each kind, tiles that differ in more than their pipeline; the favourites first, then a sample of
-    // the others: the model is to be judged, too.
-    struct Taken {
-      int count = 0, skipped = 1;
-    };
-    std::map<std::string, int> seen;
-    std::map<int, Taken> taken;  // of the panel kernel by the warpgroups of a team, and of others
-    const auto add = [&](device::Math as, const RowPlan& rows, bool warpgroups) {
-      for (const TileChoice& choice :
-           (warpgroups ? price_warpgroup_tiles : price_tiles)(g, as, rows, s, access, {})) {
-        const auto& c = choice.config;
-        std::string kind;
-        for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
-                               c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.team_blocks,
-                               c.box_parts, int(c.turned), c.x_phases, int(c.in_turns), c.product_rows})
-          kind += std::to_string(part) + ".";
-        Taken& t = taken[1000 * (as == device::Math::halves) + 100 * c.x_phases + 50 * c.in_turns +
-                         25 * (c.product_rows > 1) +
-                         (c.turned              ? 10 + std::min(c.team_blocks, 2)
-                          : c.panel_columns > 0 ? std::min(c.team_blocks, 2) + 2 * (c.box_parts - 1)
-                                                : 0)];
-        if (t.count == count || seen[kind]++ > 0 || (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0)) continue;
-        entries.push_back({problem, choice, rows, access.x_vector == 4, nullptr, nullptr});
-        ++t.count;
-      }
-    };
-    // As the engine packs weights: for positions of one input, and of several where rows are few.
-    const int parts = device::weight_parts(math);
-    RowPlan rows;
-    const bool hopper = gpu().major == 9;
-    if (hopper && make_wide_row_plan(g, per_word, parts, last, 1, rows) && suits_warpgroups(g, math, rows))
-      add(math, rows, true);
-    else {
-      if (hopper && may_suit_warpgroups(g, math, rows)) add(math, rows, true);
-      if (make_row_plan(g, per_word, 4, rows)) add(math, rows, false);
-    }
-    if (hopper && make_wide_row_plan(g, per_word, parts, last, rows) && rows.x_phases > 1 &&
-        suits_warpgroups(g, math, rows))
-      add(math, rows, true);
-    if (!hopper || math != device::Math::fp32) continue;
-    constexpr device::Math halves = device::Math::halves;
-    if (make_wide_row_plan(g, device::channels_per_word(halves), parts, last, 1, rows) &&
-        suits_warpgroups(g, halves, rows))
-      add(halves, rows, true);
-    if (make_wide_row_plan(g, device::channels_per_word(halves), parts, last, rows) && rows.x_phases > 1 &&
-        suits_warpgroups(g, halves, rows))
-      add(halves, rows, true);
-  }
-  in_parallel(int(entries.size()), [&](int i) {
-    Entry& e = entries[std::size_t(i)];
+  std::vector<Candidate> timed = candidates(mode, count, last, names, gpu().major == 9);
+  in_parallel(int(timed.size()), [&](int i) {
+    Candidate& candidate = timed[std::size_t(i)];
     try {
-      const auto& c = e.choice.config;
-      e.kernel = get_kernel({c.teams ? warpgroup_source(c, e.rows) : gemm_source(c, e.rows), "forward",
-                             c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
-                            gpu());
-      if (c.turned)
-        e.turn = get_kernel({turn_source(c.math, device::turn_load(c, last && e.vectors)), "turn",
-                             device::turn_shared_bytes(c.math)},
-                            gpu());
+      candidate.kernel = get_kernel(candidate.request(), gpu());
+      if (candidate.choice.config.turned) candidate.turn = get_kernel(candidate.turn_request(), gpu());
     } catch (const std::exception& error) {
-      std::printf("%s: %s\n", e.problem.name.c_str(), error.what());
+      std::printf("%s: %s\n", candidate.problem.name.c_str(), error.what());
     }
   });
   struct Judged {
@@ -165,70 +279,14 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
   };
   std::map<std::string, Judged> judged;
   const Tools tools;
-  for (const Entry& e : entries) {
-    if (!e.kernel) continue;
-    const Geometry g = geometry_of(e.problem.layer);
-    const Shape s = shape_of(e.problem.layer, e.problem.batch, e.problem.input);
-    const auto& c = e.choice.config;
-    const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
-    const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
-    const int64_t packed =
-        e.rows.weight_words(g, device::channels_per_word(c), c.teams ? device::weight_parts(c) : 1);
-    const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
-    const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
-    const Buffer scales(std::size_t(g.out_channels()) * 4);  // any will do
-    const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
-    const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
-    // Numbers like those of a layer: kernels that multiply zeros draw less power, and run faster.
-    tools.randomize(xt, nullptr, 1, 1);
-    tools.randomize(
-        view5(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))}, Layout::channels_first),
-        nullptr, 2, 1);
-    const auto image = [](const Tensor& t) {
-      return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
-                                  int(t.strides[4])};
-    };
-    const auto int3 = [](const Extents& v) { return Int3{int(v[0]), int(v[1]), int(v[2])}; };
-    device::ForwardParams params = device::forward_params(c, s.batch, int3(s.input), int3(s.output));
-    params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
-    params.xs = image(xt), params.ys = image(yt);
-    params.scales = static_cast<const float*>(scales.get());
-    const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
-    std::optional<Buffer> turned;
-    device::TurnParams turn{};
-    if (c.turned) {
-      turn = device::turn_params(c, params);
-      turned.emplace(std::size_t(device::turned_workspace_bytes(c, params)));
-      device::place_in_workspace(c, static_cast<unsigned char*>(turned->get()), params, turn);
-    }
-    const auto run_turn = [&] {
-      if (c.turned) e.turn->launch(device::launch_of(turn, gpu().multiprocessors), turn, nullptr);
-    };
-    const double ms = median_ms(
-        [&] {
-          run_turn();
-          if (c.turned)
-            e.kernel->launch_early(launch, params, nullptr);
-          else
-            e.kernel->launch(launch, params, nullptr);
-        },
-        5);
-    const double turn_ms = c.turned ? median_ms(run_turn, 5) : 0;
-    std::printf(
-        "%-18s %s%s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
-        "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill %d "
-        "blocks %d parts %d inputs %d turns %d joined %d turned %.4f\n",
-        e.problem.name.c_str(), mode.name, c.math == device::Math::halves ? "_halves" : "",
-        e.choice.cycles / 1.755e6, ms, c.images, c.box.d, c.box.h, c.box.w, c.rows, c.warps_m, c.warps_n,
-        c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words, c.steps_per_slab, c.stages,
-        c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
-        c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types,
-        c.round_on_load, c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.fill_buffers, c.team_blocks,
-        c.box_parts, c.x_phases, c.in_turns, c.product_rows, turn_ms);
-    std::fflush(stdout);
-    Judged& j = judged[e.problem.name];
-    if (j.price == 0 || e.choice.cycles < j.price) j.price = e.choice.cycles, j.chosen = ms;
-    j.best = j.best == 0 ? ms : std::min(j.best, ms);
+  for (const Candidate& candidate : timed) {
+    if (!candidate.kernel) continue;
+    const Time time = time_of(candidate, mode, layout, tools);
+    print(candidate, mode, time);
+    Judged& j = judged[candidate.problem.name];
+    const double price = candidate.choice.cycles;
+    if (j.price == 0 || price < j.price) j.price = price, j.chosen = time.ms;
+    j.best = j.best == 0 ? time.ms : std::min(j.best, time.ms);
   }
   double loss = 0, worst = 1;
   for (const auto& [name, j] : judged)
