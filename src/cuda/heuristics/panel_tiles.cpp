@@ -15,49 +15,56 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 16.4;
-constexpr double weight_share = 0.29;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 17.9;
-constexpr double ragged_bytes = 259;         // what a run's two partial sectors cost
-constexpr double group_latency = 467;        // a barrier, descriptors made uniform
-constexpr double split_pair_latency = 600;   // of fp32 whose sums are added while others are formed, and of other
-constexpr double split_group_latency = 784;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 0.243;      // a barrier
-constexpr double weight_latency = 1570;      // from the request of a slab to its use
-constexpr double fill_latency = 1380;        // of a chunk that is loaded when the one before it is in its panel
-constexpr double scale_latency = 526;        // of the largest number of a chunk, which all its threads wait for
+constexpr double l2_bytes_per_cycle = 17.3;
+constexpr double weight_share = 0.356;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double memory_bytes_per_cycle = 18.4;
+constexpr double ragged_bytes = 223;         // what a run's two partial sectors cost
+constexpr double ragged_row_bytes = 131;     // and of one that is a whole row, whose neighbour completes them
+constexpr double sector_share = 0.725;       // of a sector that a single output takes
+constexpr double group_latency = 335;        // a barrier, descriptors made uniform
+constexpr double split_pair_latency = 437;   // of fp32 whose sums are added while others are formed, and of other
+constexpr double split_group_latency = 680;  // of fp32, whose sums are added after each few products
+constexpr double chunk_latency = 0.241;      // a barrier
+constexpr double weight_latency = 1510;      // from the request of a slab to its use
+constexpr double fill_latency = 754;         // of a chunk that is loaded when the one before it is in its panel
+constexpr double load_cycles = 2;            // of a thread, for each load
+constexpr double scale_latency = 500;        // of the largest number of a chunk, which all its threads wait for
 constexpr double half_put =
-    3.3;  // times what it takes to put a slice into a panel: eight numbers, scaled and rounded
-constexpr double half_slice_put = 3.3;   // and channels last
-constexpr double tile_latency = 547;     // its place and its runs worked out
-constexpr double pass_latency = 442;     // of the epilogue
-constexpr double window_latency = 43.9;  // and more of one whose runs start at whole sectors
+    2.22;  // times what it takes to put a slice into a panel: eight numbers, scaled and rounded
+constexpr double half_slice_put = 3.25;  // and channels last
+constexpr double tile_latency = 1520;    // its place and its runs worked out
+constexpr double pass_latency = 168;     // of the epilogue
+constexpr double window_latency = 45.3;  // and more of one whose runs start at whole sectors
 constexpr double window_share = 1.04;    // of all that such a tile takes, beside what is known of it
-constexpr double joined_latency = 1;     // and more for each other row that the product covers: there is more code
-constexpr double part_latency = 188;     // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.23;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6120;
-constexpr double staged_instructions = 1.5;       // for an output of a product that is one row, staged
-constexpr double stored_instructions = 6;         // for a vector of them, stored
-constexpr double flat_instructions = 3.15;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 57.9;  // for a vector of theirs, stored
-constexpr double joined_vectors = 6.56;           // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 374;          // for a run of flat products
-constexpr double shared_rate = 0.781;             // of 128 bytes a cycle
-constexpr double put_instructions = 21.2;         // for each position and four words
-constexpr double element_load_cycles = 8.41;      // of a thread, for each 16-bit element that it loads by itself
+constexpr double joined_latency = 0.9;   // and more for each other row that the product covers: there is more code
+constexpr double part_latency = 257;     // of the part of a sum that another tile has left
+constexpr double issue_cycles = 1.74;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 6080;
+constexpr double staged_instructions = 1.88;      // for an output of a product that is one row, staged
+constexpr double stored_instructions = 7.83;      // for a vector of them, stored
+constexpr double end_instructions = 17.9;         // and for the ends of a run
+constexpr double flat_instructions = 4.57;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 83.1;  // for a vector of theirs, stored
+constexpr double joined_vectors = 6.52;           // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 254;          // for a run of flat products
+constexpr double shared_rate = 0.705;             // of 128 bytes a cycle
+constexpr double put_instructions = 15.2;         // for each position and four words
+constexpr double element_load_cycles = 15.4;      // of a thread, for each 16-bit element that it loads by itself
 constexpr double slice_instructions = 0.00267;    // channels last, for each position and four words
-constexpr double vector_instructions = 125;  // channels last, for a stored vector; and where products are flat,
-constexpr double flat_vector_instructions = 80.3;
-constexpr double turn_latency = 1560;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double vector_instructions = 50.3;  // channels last, for a stored vector; and where products are flat,
+constexpr double joined_vector_instructions = 170;
+constexpr double part_staged_latency = 80;    // of a few positions of all rows, which meet in shared memory
+constexpr double single_instructions = 25.4;  // for an output stored by itself
+constexpr double flat_vector_instructions = 55.8;
+constexpr double turn_latency = 1700;  // of the kernel that turns x, and from its end to the next one's begin
 constexpr double pairs_turned =
-    1.15;  // times what x turned takes to be read and written: where threads load pairs,
-constexpr double words_turned = 1.13;    // single words,
-constexpr double halves_turned = 0.967;  // and single elements of 16 bits
-constexpr double copy_latency = 765;     // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.226;   // of what teams could hide of each other
-constexpr double overlap_lost_in_turns = 0.195;
-constexpr double product_cycles = 0.434;  // of the tensor cores, for each product beside its columns
+    1.21;  // times what x turned takes to be read and written: where threads load pairs,
+constexpr double words_turned = 1.07;    // single words,
+constexpr double halves_turned = 0.874;  // and single elements of 16 bits
+constexpr double copy_latency = 1120;    // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.247;   // of what teams could hide of each other
+constexpr double overlap_lost_in_turns = 0.116;
+constexpr double product_cycles = 0.428;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -229,21 +236,25 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double issued = steps.total * octets * tiles * products;
   const double tensor = issued * (c.panel_columns / 2.0 + product_cycles);
   const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_inputs(c);
+  const double loaded = device::channels_per_word(c) * element;  // bytes of x that become a word
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + types * outputs * (2 + element / 4) / 32) +
-      x_words * ((c.turned ? 0 : 1) + parts) / 32;
+      x_words * ((c.turned ? 0 : loaded / 4) + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
   const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles * c.product_rows);
-  const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_bytes / 4 : ragged_bytes;
+  const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
   const double shared_sums = c.depth_splits > 1 ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
-  const double stored = written + runs / c.depth_splits * ragged + shared_sums;  // partial sectors meet in L2
+  // Partial sectors meet in L2, and outputs that are stored by themselves are sectors each.
+  const bool by_itself = c.channel_rows && !device::stages_channels(c);
+  const double stored =
+      written * (by_itself ? sector_share * 32 / element : 1) + runs / c.depth_splits * ragged + shared_sums;
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * 4;
+  const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * loaded;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * written + team_blocks * x_unique;
   // Copies of weights and of turned panels, one after the other.
@@ -262,23 +273,33 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
   const bool aligned = shape.output[2] % vector == 0;
-  const double staged = types * panel_positions(c) / 2.0 *
-                        (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w /
-                        c.width_phases;
-  const double vectors = types * outputs / vector / 128 *
-                         (!c.panel_flat ? stored_instructions
-                          : aligned     ? run_vector_instructions
-                                        : run_vector_instructions * joined_vectors);
+  const double sums = types * panel_positions(c) / 2.0;  // of a thread
+  const double staged =
+      sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w / c.width_phases;
+  // Of a run the lanes of its line store a vector each, some times over, and its ends.
+  const int lanes_of_line = std::max(4 * c.width_slots, 8);
+  const double of_run =
+      ceil_div(device::panel_run_stride(c) / vector, lanes_of_line) * stored_instructions + end_instructions;
+  const double vectors =
+      !c.panel_flat ? passes * device::panel_pass_lines(c) * lanes_of_line / 32.0 * of_run
+                    : types * outputs / vector / 128 * run_vector_instructions * (aligned ? 1 : joined_vectors);
   const double described =
       !c.panel_flat
           ? 0
           : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) * run_instructions;
-  const double channels_staged =
-      types * panel_positions(c) / 2.0 * 3 +
-      types * outputs / vector / 128 * (c.panel_flat ? flat_vector_instructions : vector_instructions);
+  // Channels last.
+  const double parts_staged = types * tiles * ceil_div(c.panel_columns, device::staged_columns(c));
+  const double channels_stored =
+      !device::stages_channels(c)
+          ? types * pass_latency + sums * single_instructions * c.stride.w / c.width_phases * issue_cycles
+          : parts_staged * part_staged_latency + (sums * 3 + types * outputs / vector / 128 *
+                                                                 (c.panel_flat         ? flat_vector_instructions
+                                                                  : c.product_rows > 1 ? joined_vector_instructions
+                                                                                       : vector_instructions)) *
+                                                     issue_cycles;
   const double epilogue =
       c.channel_rows
-          ? types * pass_latency + channels_staged * issue_cycles
+          ? channels_stored
           : passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
                 (staged + vectors + described) * issue_cycles;
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
@@ -305,7 +326,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                : 1) *
                      issue_cycles;
   const bool elements = device::element_bytes(c) == 2 && unit == 1 && !c.x_channels_last;
-  const double loading = fill_latency + (device::scales(c.math) ? scale_latency : 0) +
+  const int slice_channels = 4 * device::channels_per_word(c);
+  const double loads =
+      units * (c.x_channels_last ? slice_channels * element / 16 : slice_channels);  // of a thread
+  const double loading = fill_latency + loads * load_cycles + (device::scales(c.math) ? scale_latency : 0) +
                          (elements ? units * 8 * element_load_cycles : 0);
   const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? loading + put

@@ -109,10 +109,6 @@ double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
   return double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
 }
 
-}  // namespace
-
-namespace {
-
 bool suits_halves(const Geometry& g, Math math, const RowPlan& rows) {
   // Of a sum of few products what operands lose that are split is more than what additions lose.
   const double fewest = math == Math::halves ? 96 : 16;
@@ -139,10 +135,8 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
 
 bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   const int per_word = channels_per_word(math);
-  // Phases without taps take the stores of more outputs than panels are ahead by, where they are not vectors.
-  const bool stores = rows.channel_rows || rows.width_phases == g.stride[2] * rows.x_phases;
   return math != Math::fp32 && g.group_in >= 4 * per_word && rows.rows() > 16 &&
-         words_summed(g, per_word, rows) >= 8 && stores;
+         words_summed(g, per_word, rows) >= 8;
 }
 
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {

@@ -39,7 +39,7 @@ struct PanelChannelStore {
         const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
         const int row = product / panels_per_row(C) * C.product_rows + own_row;
         w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
-        h = row % C.box.h, d = row / C.box.h, image = 0;
+        h = C.box.d == 1 ? row : row % C.box.h, d = C.box.d == 1 ? 0 : row / C.box.h, image = 0;
         exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
       d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
