@@ -2077,7 +2077,7 @@ struct PanelChannelStore {
         const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
         const int row = product / panels_per_row(C) * C.product_rows + own_row;
         w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
-        h = row % C.box.h, d = row / C.box.h, image = 0;
+        h = C.box.d == 1 ? row : row % C.box.h, d = C.box.d == 1 ? 0 : row / C.box.h, image = 0;
         exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
       d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
@@ -2368,7 +2368,6 @@ struct PanelStore {
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row of the eight that a lane's sums belong to, as a line and a phase.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
-  __device__ static int phase_of_lane() { return phase_of_slot<C>(lane_index() / 4 % slots); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
 
   /// The outputs of a line: where they begin for the box, and which of them exist.
@@ -2415,24 +2414,53 @@ struct PanelStore {
     }
   };
 
-  /// Writes a sum, and the bias to the phases without taps, which the first phase that has taps sees to.
-  __device__ static void write(Element* at, int phase, float sum, const RowOutput<C>& output) {
-    if (slots > phases && phase < 0) return;
-    at[phase] = to_element<Element>(output(sum));
-    if constexpr (phases < C.stride.w) {
-      if (phase == phase_with_taps(C, 0)) {
+  // Outputs of phases without taps are the bias. Lanes whose rows are padding stage as many of these as they can, those
+  // of the first phase that has taps the others.
+  static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
+  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;  // every output has one beside it
+
+  /// Calls `visit(phase, index)` for each of the phases without taps.
+  template <class Visit>
+  __device__ static void each_gap(const Visit& visit) {
+    int index = 0;
 #pragma unroll
-        for (int empty = 0; empty < C.stride.w; ++empty)
-          if (!phase_has_taps(C, empty)) at[empty] = to_element<Element>(output.bias);
-      }
+    for (int phase = 0; phase < C.stride.w; ++phase)
+      if (!phase_has_taps(C, phase)) visit(phase, index++);
+  }
+
+  /// What a lane stages of each position.
+  struct OfLane {
+    int phase = phase_of_slot<C>(lane_index() / 4 % slots);
+    bool gap = false;
+    __device__ OfLane() {
+      each_gap([&](int empty, int index) {
+        if (index < padding && lane_index() / 4 % slots == phases + index) phase = empty, gap = true;
+      });
+    }
+    __device__ Element value(float sum, const RowOutput<C>& output) const {
+      return to_element<Element>(padding > 0 && gaps > 0 && gap ? output.bias : output(sum));
+    }
+  };
+
+  /// Stages one number of each position: `each(visit)` calls `visit(to, sum)` for those of the lane, `to` being the
+  /// first output of the position. Lanes part once, not at every position.
+  template <class Each>
+  __device__ static void stage_each(const RowOutput<C>& output, const Each& each) {
+    const OfLane lane;
+    if (padding <= gaps || lane.phase >= 0)
+      each([&](Element* to, float sum) { to[lane.phase] = lane.value(sum, output); });
+    if constexpr (gaps_left > 0) {
+      if (!lane.gap && lane.phase == phase_with_taps(C, 0))
+        each([&](Element* to, float) {
+          each_gap([&](int empty, int index) {
+            if (index >= padding) to[empty] = to_element<Element>(output.bias);
+          });
+        });
     }
   }
 
   /// The first column of a row of positions in its product.
   __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
-
-  // An output and one beside it that is bias alone.
-  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;
 
   /// Whether two neighbouring outputs are one store: all lines are aligned for it.
   __device__ static bool stage_pairs(const Run& run, int row) {
@@ -2444,63 +2472,74 @@ struct PanelStore {
   __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                    const RowOutput<C>& output, int half, int row) {
     constexpr int width = panel_run_width(C);
-    const int phase = phase_of_lane(), first = first_column(row);
+    const int first = first_column(row);
     Element* const at =
         staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+    // Eight columns are of this row alone, but for its first and last ones.
+    const auto each_eight = [&](const auto& visit) {
 #pragma unroll
-    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
-      // Eight columns are of this row alone, but for its first and last ones.
-      const int column = n * 8 - first;
-      const bool whole = column >= 0 && column + 8 <= width;
-      if (Pairs && !beside_gap && whole) {
-        store_pair(at + column, output(sum[n * 4 + half * 2]), output(sum[n * 4 + half * 2 + 1]));
-        continue;
+      for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
+        const int column = n * 8 - first;
+        visit(n, column, column >= 0 && column + 8 <= width);
       }
+    };
+    const auto each = [&](const auto& visit) {
+      each_eight([&](int n, int column, bool whole) {
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (!whole && unsigned(column + first_column_of_lane() + e) >= unsigned(width)) continue;
-        const float value = sum[n * 4 + half * 2 + e];
-        Element* const to = at + (column + e) * C.stride.w;
-        if constexpr (Pairs && beside_gap)
-          store_pair(to, phase_with_taps(C, 0) == 0 ? output(value) : output.bias,
-                     phase_with_taps(C, 0) == 0 ? output.bias : output(value));
-        else
-          write(to, phase, value, output);
-      }
+        for (int e = 0; e < 2; ++e)
+          if (whole || unsigned(column + first_column_of_lane() + e) < unsigned(width))
+            visit(at + (column + e) * C.stride.w, sum[n * 4 + half * 2 + e]);
+      });
+    };
+    if constexpr (Pairs && beside_gap) {
+      constexpr bool before = phase_with_taps(C, 0) == 1;
+      each([&](Element* to, float value) {
+        store_pair(to, before ? output.bias : output(value), before ? output(value) : output.bias);
+      });
+    } else if constexpr (Pairs) {
+      each_eight([&](int n, int column, bool whole) {
+        const float low = output(sum[n * 4 + half * 2]), high = output(sum[n * 4 + half * 2 + 1]);
+        if (whole) return store_pair(at + column, low, high);
+        if (unsigned(column + first_column_of_lane()) < unsigned(width)) at[column] = to_element<Element>(low);
+        if (unsigned(column + first_column_of_lane() + 1) < unsigned(width)) at[column + 1] = to_element<Element>(high);
+      });
+    } else {
+      stage_each(output, each);
     }
   }
 
   __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
                                     int half, int product) {
     constexpr int pitch = x_extent(C).w, rows = runs_per_line;
-    const int phase = phase_of_lane();
     Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
     int own = first_column_of_lane();
     asm volatile("" : "+r"(own));
     Element* const own_at = at + own * C.stride.w;
+    stage_each(output, [&](const auto& visit) {
 #pragma unroll
-    for (int n = 0; n < columns / 8; ++n) {
-      // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
-      const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
-      if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
-      // Without a halo, rows may follow one another here as they do there.
-      constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
-      const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
+      for (int n = 0; n < columns / 8; ++n) {
+        // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
+        const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+        if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+        // Without a halo, rows may follow one another here as they do there.
+        constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
+        const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (whole) {
-          write(own_at + row * run_stride + (column + e) * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
-          continue;
+        for (int e = 0; e < 2; ++e) {
+          const float value = sum[n * 4 + half * 2 + e];
+          if (whole) {
+            visit(own_at + row * run_stride + (column + e) * C.stride.w, value);
+            continue;
+          }
+          int own_row = row, own_column = column + own + e;
+#pragma unroll
+          for (int i = 0; i < ceil_div(8, pitch); ++i)
+            if (own_column >= pitch) own_column -= pitch, ++own_row;
+          if (own_column < C.box.w && own_row < rows) visit(at + own_row * run_stride + own_column * C.stride.w, value);
         }
-        int own_row = row, own_column = column + own + e;
-#pragma unroll
-        for (int i = 0; i < ceil_div(8, pitch); ++i)
-          if (own_column >= pitch) own_column -= pitch, ++own_row;
-        if (own_column < C.box.w && own_row < rows)
-          write(at + own_row * run_stride + own_column * C.stride.w, phase, sum[n * 4 + half * 2 + e], output);
       }
-    }
+    });
   }
 
   /// The run of a lane that stages it.
@@ -2585,52 +2624,87 @@ struct PanelStore {
     }
   }
 
-  /// Lanes take vectors of the pass in turn.
+  /// A run of a pass: a row of a line.
+  struct FlatRun {
+    Element* at;
+    int staged;  // where its output 0 is
+    bool exists;
+    __device__ FlatRun(const ForwardParams& p, unsigned char* memory, int index) {
+      const FlatRow row = flat_rows(memory)[index % box_rows(C)];
+      const FlatLine line = flat_lines(memory)[index / box_rows(C)];
+      exists =
+          row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
+      at = line.at + row.offset;
+      staged = index / box_rows(C) * line_stride + row.staged * run_stride + panel_flat_skew(C);
+    }
+  };
+  static constexpr int flat_runs = pass_lines * box_rows(C);  // of a pass
+
   __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
-    // Of every run the same outputs exist; it may have one more vector where it is not aligned.
+    // Of every run the same outputs exist.
     const int ow = tile.origin.w * C.stride.w - C.padding.w;
-    const int first = max(0, -ow), end = min(C.box.w * C.stride.w, p.out.w - ow);
+    const int first = max(0, -ow), end = max(min(C.box.w * C.stride.w, p.out.w - ow), first);
     // Strides of dimensions of size 1 are never stepped along.
     const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
     const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
     if (in_memory && (panel_flat_skew(C) + first) % vector == 0)
-      store_flat<true>(p, memory, first, end, (max(end - first, 0) + vector - 1) / vector);
+      store_flat_aligned(p, memory, first, end);
     else
-      store_flat<false>(p, memory, first, end, (max(end - first, 0) + 2 * vector - 2) / vector);
+      store_flat_joined(p, memory, first, end);
   }
 
-  /// `Aligned`: runs are in memory as they are staged. Others are joined, each vector from two that are staged.
-  template <bool Aligned>
-  __device__ static void store_flat(const ForwardParams& p, unsigned char* memory, int first, int end, int vectors) {
-    constexpr int together = Aligned ? 4 : 2, runs = pass_lines * box_rows(C), skew = panel_flat_skew(C);
-    if (vectors == 0) return;
+  /// Runs are in memory as they are staged. A lane has the same vectors of several runs.
+  __device__ static void store_flat_aligned(const ForwardParams& p, unsigned char* memory, int first, int end) {
+    constexpr int most = ceil_div(C.box.w * C.stride.w, vector), lanes = min_of(most, warp_size);
+    constexpr int together = warp_size / lanes;  // runs
+    const Element* const staging = reinterpret_cast<const Element*>(memory) + first;
+    const int place = lane_index() % lanes, whole = (end - first) / vector;
+    if (lane_index() < lanes * together) {
+#pragma unroll 4
+      for (int index = lane_index() / lanes; index < flat_runs; index += together) {
+        const FlatRun run(p, memory, index);
+#pragma unroll
+        for (int i = 0; i < ceil_div(most, lanes); ++i) {
+          const int own = place + i * lanes;
+          if (run.exists && own < whole)
+            ptx::store(run.at + first + own * vector,
+                       *reinterpret_cast<const uint4*>(staging + run.staged + own * vector));
+        }
+      }
+    }
+    // What is behind the last whole vector.
+    const int tail = (end - first) % vector;
+    if (tail == 0) return;
+    for (int item = lane_index(); item < flat_runs * vector; item += warp_size) {
+      const FlatRun run(p, memory, item / vector);
+      const int own = whole * vector + item % vector;
+      if (run.exists && item % vector < tail) run.at[first + own] = staging[run.staged + own];
+    }
+  }
+
+  /// Runs are in memory otherwise: each vector is joined from two that are staged. Lanes take vectors in turn.
+  __device__ static void store_flat_joined(const ForwardParams& p, unsigned char* memory, int first, int end) {
+    constexpr int together = 2;
+    if (first == end) return;
+    const int vectors = (end - first + 2 * vector - 2) / vector;  // one more where it begins between them
     const Element* const staging = reinterpret_cast<const Element*>(memory);
     int run = lane_index() / vectors, index = lane_index() % vectors;
     const int next_run = warp_size / vectors, next_index = warp_size % vectors;
 #pragma unroll 1
-    for (int item = 0; item < runs * vectors; item += warp_size * together) {
+    for (int item = 0; item < flat_runs * vectors; item += warp_size * together) {
       Element* at[together];
       int begins[together];  // with this output of the run
       Words<4> value[together];
 #pragma unroll
       for (int i = 0; i < together; ++i) {
-        const int row_index = min(run, runs - 1) % box_rows(C), line_index = min(run, runs - 1) / box_rows(C);
-        const FlatRow row = flat_rows(memory)[row_index];
-        const FlatLine line = flat_lines(memory)[line_index];
-        const bool inside = run < runs && row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) &&
-                            unsigned(line.h + row.h) < unsigned(p.out.h);
-        at[i] = line.at + row.offset;
-        int c = first + index * vector;
-        if constexpr (!Aligned) c -= skew_of<vector>(at[i] + first);
-        const int place = line_index * line_stride + row.staged * run_stride + skew + c;
-        const int shift = Aligned ? 0 : (place % vector + vector) % vector;
+        const FlatRun own(p, memory, min(run, flat_runs - 1));
+        at[i] = own.at;
+        const int c = first + index * vector - skew_of<vector>(at[i] + first);
+        const int place = own.staged + c, shift = (place % vector + vector) % vector;
         const auto* const staged = reinterpret_cast<const Words<4>*>(staging + (place - shift));
-        if constexpr (Aligned) {
-          value[i] = staged[0];
-        } else {  // nothing is staged before the first run
-          value[i] = shifted<Element>(place < shift ? Words<4>{} : staged[0], staged[1], shift);
-        }
-        begins[i] = inside ? c : end;
+        // Nothing is staged before the first run.
+        value[i] = shifted<Element>(place < shift ? Words<4>{} : staged[0], staged[1], shift);
+        begins[i] = own.exists && run < flat_runs ? c : end;
         run += next_run, index += next_index;
         if (index >= vectors) index -= vectors, ++run;
       }
@@ -4306,12 +4380,12 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
+    .box = {1, 1, 224}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
     .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 160, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 2, .fill_buffers = 1, .panel_flat = false,
+    .panel_columns = 224, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
@@ -4344,16 +4418,18 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[112], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n224k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-        "}, %80, %81, p, 1, 1, 0, 0;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
+        "}, %112, %113, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4363,7 +4439,11 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
+          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
+          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
+          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4375,7 +4455,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 224984;
+constexpr int shared_bytes = 216280;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -4390,7 +4470,7 @@ constexpr GemmConfig config{
     .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
     .resident_steps = 3, .blocks_per_sm = 1,
-    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 1,
+    .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 192, .panel_stages = 3, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
@@ -4826,7 +4906,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_bb80a965a5a4_sm{architecture}",
+        name=f"tconv_kb64_395fc90fedce_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -15,56 +15,58 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 17.3;
-constexpr double weight_share = 0.356;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double memory_bytes_per_cycle = 18.4;
-constexpr double ragged_bytes = 223;         // what a run's two partial sectors cost
-constexpr double ragged_row_bytes = 131;     // and of one that is a whole row, whose neighbour completes them
-constexpr double sector_share = 0.725;       // of a sector that a single output takes
-constexpr double group_latency = 335;        // a barrier, descriptors made uniform
-constexpr double split_pair_latency = 437;   // of fp32 whose sums are added while others are formed, and of other
-constexpr double split_group_latency = 680;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 0.241;      // a barrier
-constexpr double weight_latency = 1510;      // from the request of a slab to its use
-constexpr double fill_latency = 754;         // of a chunk that is loaded when the one before it is in its panel
-constexpr double load_cycles = 2;            // of a thread, for each load
-constexpr double scale_latency = 500;        // of the largest number of a chunk, which all its threads wait for
+constexpr double l2_bytes_per_cycle = 17.8;
+constexpr double weight_share = 0.412;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double fill_share = 1.26;     // of x that threads load: tiles beside each other read the same halo
+constexpr double memory_bytes_per_cycle = 17.6;
+constexpr double ragged_bytes = 321;         // what a run's two partial sectors cost
+constexpr double ragged_row_bytes = 57.4;    // and of one that is a whole row, whose neighbour completes them
+constexpr double sector_share = 0.569;       // of a sector that a single output takes
+constexpr double group_latency = 381;        // a barrier, descriptors made uniform
+constexpr double split_pair_latency = 464;   // of fp32 whose sums are added while others are formed, and of other
+constexpr double split_group_latency = 767;  // of fp32, whose sums are added after each few products
+constexpr double chunk_latency = 0.242;      // a barrier
+constexpr double weight_latency = 1330;      // from the request of a slab to its use
+constexpr double fill_latency = 1200;        // of a chunk that is loaded when the one before it is in its panel
+constexpr double load_cycles = 1.96;         // of a thread, for each load
+constexpr double scale_latency = 740;        // of the largest number of a chunk, which all its threads wait for
 constexpr double half_put =
-    2.22;  // times what it takes to put a slice into a panel: eight numbers, scaled and rounded
-constexpr double half_slice_put = 3.25;  // and channels last
-constexpr double tile_latency = 1520;    // its place and its runs worked out
-constexpr double pass_latency = 168;     // of the epilogue
-constexpr double window_latency = 45.3;  // and more of one whose runs start at whole sectors
-constexpr double window_share = 1.04;    // of all that such a tile takes, beside what is known of it
-constexpr double joined_latency = 0.9;   // and more for each other row that the product covers: there is more code
-constexpr double part_latency = 257;     // of the part of a sum that another tile has left
-constexpr double issue_cycles = 1.74;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 6080;
-constexpr double staged_instructions = 1.88;      // for an output of a product that is one row, staged
-constexpr double stored_instructions = 7.83;      // for a vector of them, stored
-constexpr double end_instructions = 17.9;         // and for the ends of a run
-constexpr double flat_instructions = 4.57;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 83.1;  // for a vector of theirs, stored
-constexpr double joined_vectors = 6.52;           // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 254;          // for a run of flat products
-constexpr double shared_rate = 0.705;             // of 128 bytes a cycle
-constexpr double put_instructions = 15.2;         // for each position and four words
-constexpr double element_load_cycles = 15.4;      // of a thread, for each 16-bit element that it loads by itself
+    2.03;  // times what it takes to put a slice into a panel: eight numbers, scaled and rounded
+constexpr double half_slice_put = 3.34;  // and channels last
+constexpr double tile_latency = 1220;    // its place and its runs worked out
+constexpr double pass_latency = 164;     // of the epilogue
+constexpr double window_latency = 63.3;  // and more of one whose runs start at whole sectors
+constexpr double window_share = 0.99;    // of all that such a tile takes, beside what is known of it
+constexpr double joined_latency =
+    0.899;                             // and more for each other row that the product covers: there is more code
+constexpr double part_latency = 260;   // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.24;  // of a warp, for an instruction outside the products
+constexpr double launch_latency = 4950;
+constexpr double staged_instructions = 3.33;      // for an output of a product that is one row, staged
+constexpr double stored_instructions = 13.3;      // for a vector of them, stored
+constexpr double end_instructions = 42.3;         // and for the ends of a run
+constexpr double flat_instructions = 14.7;        // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 61.2;  // for a vector of theirs, stored
+constexpr double joined_vectors = 6.63;           // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 179;          // for a run of flat products
+constexpr double shared_rate = 0.773;             // of 128 bytes a cycle
+constexpr double put_instructions = 14.3;         // for each position and four words
+constexpr double element_load_cycles = 11.2;      // of a thread, for each 16-bit element that it loads by itself
 constexpr double slice_instructions = 0.00267;    // channels last, for each position and four words
-constexpr double vector_instructions = 50.3;  // channels last, for a stored vector; and where products are flat,
-constexpr double joined_vector_instructions = 170;
-constexpr double part_staged_latency = 80;    // of a few positions of all rows, which meet in shared memory
-constexpr double single_instructions = 25.4;  // for an output stored by itself
-constexpr double flat_vector_instructions = 55.8;
-constexpr double turn_latency = 1700;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double vector_instructions = 32.6;  // channels last, for a stored vector; and where products are flat,
+constexpr double joined_vector_instructions = 74.7;
+constexpr double part_staged_latency = 113;   // of a few positions of all rows, which meet in shared memory
+constexpr double single_instructions = 27.6;  // for an output stored by itself
+constexpr double flat_vector_instructions = 98.7;
+constexpr double turn_latency = 1110;  // of the kernel that turns x, and from its end to the next one's begin
 constexpr double pairs_turned =
-    1.21;  // times what x turned takes to be read and written: where threads load pairs,
+    1.41;  // times what x turned takes to be read and written: where threads load pairs,
 constexpr double words_turned = 1.07;    // single words,
-constexpr double halves_turned = 0.874;  // and single elements of 16 bits
-constexpr double copy_latency = 1120;    // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.247;   // of what teams could hide of each other
-constexpr double overlap_lost_in_turns = 0.116;
-constexpr double product_cycles = 0.428;  // of the tensor cores, for each product beside its columns
+constexpr double halves_turned = 0.917;  // and single elements of 16 bits
+constexpr double copy_latency = 889;     // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.234;   // of what teams could hide of each other
+constexpr double overlap_lost_in_turns = 0.109;
+constexpr double product_cycles = 0.424;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -248,13 +250,15 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
   const double shared_sums = c.depth_splits > 1 ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
-  // Partial sectors meet in L2, and outputs that are stored by themselves are sectors each.
+  // Partial sectors meet in L2. Outputs that are stored by themselves are those of up to eight channels, and a
+  // sector.
   const bool by_itself = c.channel_rows && !device::stages_channels(c);
-  const double stored =
-      written * (by_itself ? sector_share * 32 / element : 1) + runs / c.depth_splits * ragged + shared_sums;
+  const double side_by_side = std::min(c.channels_per_block, 8) * element;  // bytes
+  const double stored = written * (by_itself ? std::max(sector_share * 32 / side_by_side, 1.0) : 1) +
+                        runs / c.depth_splits * ragged + shared_sums;
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * loaded;
+  const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * written + team_blocks * x_unique;
   // Copies of weights and of turned panels, one after the other.
