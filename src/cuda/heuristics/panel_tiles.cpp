@@ -17,7 +17,7 @@ using std::int64_t;
 
 constexpr double l2_bytes_per_cycle = 17.8;
 constexpr double weight_share = 0.412;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double fill_share = 1.26;     // of x that threads load: tiles beside each other read the same halo
+constexpr double fill_share = 1.26;     // of x that threads load
 constexpr double memory_bytes_per_cycle = 17.6;
 constexpr double ragged_bytes = 321;         // what a run's two partial sectors cost
 constexpr double ragged_row_bytes = 57.4;    // and of one that is a whole row, whose neighbour completes them
@@ -30,17 +30,17 @@ constexpr double weight_latency = 1330;      // from the request of a slab to it
 constexpr double fill_latency = 1200;        // of a chunk that is loaded when the one before it is in its panel
 constexpr double load_cycles = 1.96;         // of a thread, for each load
 constexpr double scale_latency = 740;        // of the largest number of a chunk, which all its threads wait for
-constexpr double half_put =
-    2.03;  // times what it takes to put a slice into a panel: eight numbers, scaled and rounded
-constexpr double half_slice_put = 3.34;  // and channels last
-constexpr double tile_latency = 1220;    // its place and its runs worked out
-constexpr double pass_latency = 164;     // of the epilogue
-constexpr double window_latency = 63.3;  // and more of one whose runs start at whole sectors
-constexpr double window_share = 0.99;    // of all that such a tile takes, beside what is known of it
-constexpr double joined_latency =
-    0.899;                             // and more for each other row that the product covers: there is more code
-constexpr double part_latency = 260;   // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.24;  // of a warp, for an instruction outside the products
+// Times what it takes to put a slice into a panel, where that is eight numbers, scaled and rounded; and channels
+// last.
+constexpr double half_put = 2.03;
+constexpr double half_slice_put = 3.34;
+constexpr double tile_latency = 1220;     // its place and its runs worked out
+constexpr double pass_latency = 164;      // of the epilogue
+constexpr double window_latency = 63.3;   // and more of one whose runs start at whole sectors
+constexpr double window_share = 0.99;     // of all that such a tile takes, beside what is known of it
+constexpr double joined_latency = 0.899;  // and more for each other row that the product covers
+constexpr double part_latency = 260;      // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.24;     // of a warp, for an instruction outside the products
 constexpr double launch_latency = 4950;
 constexpr double staged_instructions = 3.33;      // for an output of a product that is one row, staged
 constexpr double stored_instructions = 13.3;      // for a vector of them, stored
@@ -53,18 +53,21 @@ constexpr double shared_rate = 0.773;             // of 128 bytes a cycle
 constexpr double put_instructions = 14.3;         // for each position and four words
 constexpr double element_load_cycles = 11.2;      // of a thread, for each 16-bit element that it loads by itself
 constexpr double slice_instructions = 0.00267;    // channels last, for each position and four words
-constexpr double vector_instructions = 32.6;  // channels last, for a stored vector; and where products are flat,
+// Channels last: for a stored vector of a product of one row, of several, and of a flat one; for an output stored
+// by itself; and of a few positions of all rows, which meet in shared memory.
+constexpr double vector_instructions = 32.6;
 constexpr double joined_vector_instructions = 74.7;
-constexpr double part_staged_latency = 113;   // of a few positions of all rows, which meet in shared memory
-constexpr double single_instructions = 27.6;  // for an output stored by itself
 constexpr double flat_vector_instructions = 98.7;
+constexpr double single_instructions = 27.6;
+constexpr double part_staged_latency = 113;
 constexpr double turn_latency = 1110;  // of the kernel that turns x, and from its end to the next one's begin
-constexpr double pairs_turned =
-    1.41;  // times what x turned takes to be read and written: where threads load pairs,
-constexpr double words_turned = 1.07;    // single words,
-constexpr double halves_turned = 0.917;  // and single elements of 16 bits
-constexpr double copy_latency = 889;     // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.234;   // of what teams could hide of each other
+// Times what x turned takes to be read and written: where threads load pairs, single words, single 16-bit
+// elements.
+constexpr double pairs_turned = 1.41;
+constexpr double words_turned = 1.07;
+constexpr double halves_turned = 0.917;
+constexpr double copy_latency = 889;    // from the request of a turned panel to its use
+constexpr double overlap_lost = 0.234;  // of what teams could hide of each other
 constexpr double overlap_lost_in_turns = 0.109;
 constexpr double product_cycles = 0.424;  // of the tensor cores, for each product beside its columns
 
