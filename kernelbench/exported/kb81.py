@@ -623,6 +623,45 @@ __device__ inline Element to_element(Accumulator value) {
 }
 
 }  // namespace tconv::device
+// ---- divisor.cuh
+// Division by numbers that a launch knows and a kernel does not: one multiplication, where the machine's own takes some
+// twenty instructions that wait for each other.
+
+
+namespace tconv::device {
+
+/// Divides numbers of 0 to 2^31 - 1 by `by`, which is at least 1.
+struct Divisor {
+  int by = 1;
+  // 2^(31 + shift) / by, rounded up, with 2^shift at least `by`: what rounding adds is below 2^shift / 2^(31 + shift)
+  // a unit, and below 1 for all numbers together.
+  unsigned factor = 1u << 31, shift = 0;
+
+  constexpr Divisor() = default;
+  constexpr Divisor(long long divisor) : by(int(divisor)) {
+    while (1ll << shift < divisor) ++shift;
+    factor = unsigned(((1ull << (31 + shift)) + by - 1) / by);
+  }
+  constexpr int quotient(int number) const {
+    return int(unsigned((unsigned long long)(unsigned(number) * 2) * factor >> 32) >> shift);
+  }
+  constexpr int remainder(int number) const { return number - quotient(number) * by; }
+  /// The remainder of `rest`, which becomes the quotient: takes the fastest index off a number of several.
+  constexpr int take(int& rest) const {
+    const int whole = rest;
+    rest = quotient(whole);
+    return whole - rest * by;
+  }
+};
+
+struct Divisor3 {
+  Divisor d, h, w;
+  constexpr Divisor3() = default;
+  constexpr Divisor3(const Int3& by) : d(by.d), h(by.h), w(by.w) {}
+};
+constexpr int volume(const Divisor3& v) { return v.d.by * v.h.by * v.w.by; }
+
+}  // namespace tconv::device
 // ---- launch_params.cuh
 // What a launch tells a kernel: pointers, strides and sizes. Host and device compile this file; the host
 // fills a struct and hands its bytes to the driver.
@@ -645,7 +684,7 @@ struct ForwardParams {
   ImageStrides xs, ys;
   Int3 in, out;
   int batch;
-  Int3 boxes;          // boxes of positions along each dimension
+  Divisor3 boxes;      // boxes of positions along each dimension
   int tiles;           // row blocks x boxes x batch, and the parts of their depth
   float* partials;     // where tiles share a sum: [sum][part][warpgroup], and
   unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
@@ -665,21 +704,31 @@ struct TurnParams {
   ImageStrides xs;
   Int3 in;
   int batch;
-  Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
-  Int3 extent;                 // of an x tile, in positions
-  int images, tile_inputs;     // of an x tile, which may have zeros behind its images
-  int unit;                    // neighbouring inputs that a thread takes together, 1 or 2
-  int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
-  int groups, group_in;
-  int chunks, slices;              // chunks of a group, slices of a chunk
+  Divisor3 boxes;                   // of a call
+  Int3 start, advance;              // where the x tile of the first box begins, and from box to box
+  Divisor row_inputs, rows, depth;  // of an x tile: inputs of a row, rows of a layer, layers
+  Divisor tile_inputs;              // of an x tile, which may have zeros behind its images
+  int images;                       // of an x tile
+  int unit;                         // neighbouring inputs that a thread takes together, 1 or 2
+  Divisor tile_units;
+  Divisor x_phases;  // inputs of a position along the width
+  int phase_stride;  // from one to the next in a slice
+  int group_in;
+  Divisor chunks, all_chunks;      // of a group, and of all
+  int slices;                      // of a chunk
   int slice_stride, panel_stride;  // in slices of an input
-  int scale_place;                 // of a panel's scale, where x is scaled; as well
-  long long inputs;                // of all x tiles
-  unsigned* arrivals;              // to be zeros
+  bool scaled;
+  int scale_place;           // of a panel's scale, where x is scaled; in slices as well
+  int threads;               // of a block
+  int item_slices;           // slices of a position that a thread takes at a time: one, or `turn_depth`
+  Divisor parts, all_parts;  // of a chunk, so taken; and of all
+  long long inputs;          // of all x tiles
+  unsigned* arrivals;        // to be zeros
   int arrival_count;
 };
-/// A thread takes so many slices of a position at a time.
-constexpr int turn_depth = 4, turn_threads = 256;
+constexpr int turn_depth = 4;
+/// Threads of a block at most, and where they do not share a panel.
+constexpr int most_turn_threads = 512, turn_threads = 256;
 
 struct PackParams {
   const void* weight;
@@ -771,11 +820,11 @@ struct Tile {
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
     t.box = box;
-    t.box_w = box % p.boxes.w, box /= p.boxes.w;
+    t.box_w = p.boxes.w.take(box);
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
-    t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
-    t.origin.d = C.first_position.d + box % p.boxes.d * C.box.d;
-    t.n = box / p.boxes.d * C.images;
+    t.origin.h = C.first_position.h + p.boxes.h.take(box) * C.box.h;
+    t.origin.d = C.first_position.d + p.boxes.d.take(box) * C.box.d;
+    t.n = box * C.images;
     return t;
   }
 };
@@ -1211,6 +1260,30 @@ struct Fragments {
 };
 
 }  // namespace tconv::device
+// ---- ptx/launch.cuh
+// griddepcontrol (sm_90): a kernel that begins while the one before it ends. Every kernel is launched so
+// (runtime/kernel.cpp) and waits itself, before it reads or writes memory.
+
+
+namespace tconv::device::ptx {
+
+#if __CUDA_ARCH__ >= 900
+/// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
+__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+/// Waits until the kernel before this one is complete, and sees what it wrote.
+__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ inline void let_next_begin() {}
+__device__ inline void wait_for_previous() {}
+#endif
+
+/// Of a kernel that has nothing to prepare.
+__device__ inline void begin_after_previous() {
+  let_next_begin();
+  wait_for_previous();
+}
+
+}  // namespace tconv::device::ptx
 // ---- ptx/async_copy.cuh
 // cp.async (sm_80): copies from global to shared memory that pass no register.
 
@@ -1598,7 +1671,9 @@ struct ImplicitGemm {
     u32* const weights = shared;
     u32* const x_ring = weights + weight_words;
     const auto epilogue = Store::memory(x_ring + x_words);
+    ptx::let_next_begin();
     Store::clear(epilogue);
+    ptx::wait_for_previous();
 
     if constexpr (weights_resident) {
       for (int i = threadIdx.x; i < weight_words / 4; i += threads)
@@ -1870,6 +1945,7 @@ __device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_siz
 /// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
+  ptx::begin_after_previous();
   constexpr bool paired = C.chunk_words < 8;
   constexpr int tiles = row_tiles_of(C), tile_words = warp_size * 4, step_words = tiles * tile_words;
   const int lane = lane_index();
@@ -1903,6 +1979,7 @@ __device__ void pack_fragments(const PackParams& p) {
 /// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
+  ptx::begin_after_previous();
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
   constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
   const int lane = lane_index();
@@ -2398,7 +2475,7 @@ struct PanelStore {
         const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
         const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
         if (tile.box_w > 0) first = max(first, aligned(0));
-        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+        if (tile.box_w + 1 < p.boxes.w.by) end = min(end, aligned(advance));
       }
       Run run;
       run.at = row + low;
@@ -2782,18 +2859,6 @@ __device__ inline void named_sync(int name, int threads) {
 }
 
 }  // namespace tconv::device::ptx
-// ---- ptx/launch.cuh
-// griddepcontrol (sm_90): a kernel that begins while the one before it ends.
-
-
-namespace tconv::device::ptx {
-
-/// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
-__device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-/// Waits until the kernel before this one is complete, and sees what it wrote.
-__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
-}  // namespace tconv::device::ptx
 // ---- ptx/wgmma.cuh
 // wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
 // second in shared memory.
@@ -2967,7 +3032,8 @@ __device__ inline void release(u32 barrier) {
 
 }  // namespace tconv::device
 // ---- ptx/load.cuh
-// Loads from memory that nothing writes while the kernel runs.
+// Loads from memory that nothing writes once the kernel before is complete. Not `nc`: that would be read-only from the
+// beginning of this one, which may be earlier (launch.cuh).
 
 
 namespace tconv::device::ptx {
@@ -2980,16 +3046,16 @@ __device__ inline const unsigned char* further(const unsigned char* address, u32
 }
 
 __device__ inline void load(u16& value, const unsigned char* from) {
-  asm("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(from));
+  asm("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from));
 }
 __device__ inline void load(u32& value, const unsigned char* from) {
-  asm("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
+  asm("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
 }
 __device__ inline void load(uint2& value, const unsigned char* from) {
-  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
 }
 __device__ inline void load(uint4& value, const unsigned char* from) {
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
       : "l"(from));
 }
@@ -3401,6 +3467,7 @@ struct PanelGemm {
 
   __device__ static void run(const ForwardParams& p) {
     constexpr int warps = warpgroup_size / warp_size;
+    ptx::let_next_begin();
     if (threadIdx.x == 0) {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
@@ -3422,8 +3489,10 @@ struct PanelGemm {
     const Shared shared(team());
     if (Loaders::index() < loaders) {
       ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0)
+      if (resident && threadIdx.x == 0) {
+        wait_for_previous();
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
+      }
       if constexpr (C.turned) {
         // A warp for x, and one for the weights of each channel block.
         static_assert(C.team_blocks <= 3 && C.loaders == 1);
@@ -3437,6 +3506,12 @@ struct PanelGemm {
       if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
     }
+  }
+
+  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
+  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
+  __device__ static void wait_for_previous() {
+    if constexpr (!C.turned) ptx::wait_for_previous();
   }
 
   // ---- The loading warpgroups -----------------------------------------------------------------------
@@ -3470,6 +3545,7 @@ struct PanelGemm {
   /// Fills panels from one buffer while the other is being loaded, where there are two.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
+    wait_for_previous();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
@@ -3587,6 +3663,7 @@ struct PanelGemm {
     __device__ WeightStream(const ForwardParams& params, const Shared& s)
         : p(params), shared(s), schedule(params, team()) {
       seek();
+      wait_for_previous();
 #pragma unroll 1
       for (int slot = 0; slot < C.stages; ++slot)
         if (part() == 0) copy(slot);
@@ -3631,6 +3708,7 @@ struct PanelGemm {
   struct ResidentWeights {
     Ring<1> next;
     __device__ ResidentWeights(const ForwardParams&, const Shared&) {
+      wait_for_previous();
       ptx::barrier_wait(Shared::weights_resident(), 0);
     }
     __device__ void refill(const Ring<1>&) {}
@@ -4034,6 +4112,7 @@ struct PanelGemm {
 namespace tconv::device {
 
 __device__ inline void find_weight_scales(const ScaleParams& p) {
+  ptx::begin_after_previous();
   extern __shared__ unsigned shared[];
   const int group = int(blockIdx.x) / p.group_out, channel = int(blockIdx.x) % p.group_out;
   const float* const weight = p.weight + i64(group) * p.group_in * p.stride_in + channel * p.stride_out;
@@ -4107,6 +4186,7 @@ namespace tconv::device {
 
 struct Launch {
   unsigned blocks, threads;
+  bool early = true;  // may begin while the kernel before ends, where the device can
 };
 
 constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
@@ -4166,6 +4246,10 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 
 // ---- Turned x ------------------------------------------------------------------------------------
 
+/// `vectors`: channels are last, and those of a slice are one aligned vector.
+constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
+  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
+}
 /// What turns the x of a call; its pointers, strides and sizes are in `p`.
 inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
@@ -4173,21 +4257,28 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
              c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  t.extent = x_extent(c), t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
+  const Int3 extent = x_extent(c);
+  t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
+  t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
+  t.tile_units = x_inputs(c) / t.unit;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
-  t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
-  t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.scale_place = panel_scale_place(c) / 16;
+  t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);
+  t.slices = panel_slices(c), t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.scaled = scales(c.math), t.scale_place = panel_scale_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
+  // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
+  constexpr int little = 256 * turn_threads;
+  const bool few = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little &&
+                   (!t.scaled || t.tile_units.by * t.slices <= most_turn_threads);
+  t.item_slices = few ? 1 : turn_depth;
+  t.parts = parts_of(t.slices, t.item_slices), t.all_parts = t.all_chunks.by * t.parts.by;
+  const int items = t.tile_units.by * t.parts.by;  // of a panel
+  t.threads = t.scaled ? min_of(round_up(items, warp_size), most_turn_threads) : turn_threads;
   return t;
-}
-/// `vectors`: channels are last, and those of a slice are one aligned vector.
-constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
-  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
 /// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_inputs(c) * t.all_chunks.by * panel_bytes(c);
 }
 inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
   return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
@@ -4207,10 +4298,11 @@ inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, Fo
   t.arrival_count = arrival_count(c, p);
 }
 
+/// Blocks that begin early would all go to the few multiprocessors with room beside the kernel before.
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items =
-      parts_of(p.inputs, p.unit * turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
-  return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
+  const long long items = p.scaled ? p.inputs / p.tile_inputs.by * p.all_chunks.by
+                                   : parts_of(p.inputs / p.unit, p.threads) * p.all_parts.by;
+  return {unsigned(between(1, items, multiprocessors * 32)), unsigned(p.threads), false};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
@@ -4222,7 +4314,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return scales(math) ? turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? most_turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -4836,7 +4928,7 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
       return false;
     ForwardParams params = forward_params(config, s.batch, int3(s.in), int3(s.out));
     // Boxes of whole rows of another size need not begin where vectors do.
-    if (params.boxes.w > 1 && box_advance(config) % x_alignment(config) != 0) return false;
+    if (params.boxes.w.by > 1 && box_advance(config) % x_alignment(config) != 0) return false;
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr()), params.scales = scales_in(packed);
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
@@ -4918,7 +5010,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_b3023af11541_sm{architecture}",
+        name=f"tconv_kb81_a6bcb939d07e_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

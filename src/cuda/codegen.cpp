@@ -249,9 +249,15 @@ std::string warpgroup_source(const GemmConfig& c, const RowPlan& plan) {
 
 std::string turn_source(Math math, device::TurnLoad load) {
   const char* const names[] = {"element", "pair", "vector"};
-  return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nextern \"C\" __global__ void "
-         "__launch_bounds__(turn_threads)\n    turn(const __grid_constant__ TurnParams params) {\n  TurnX<" +
-         text(math) + ", TurnLoad::" + names[int(load)] + ">::run(params);\n}\n\n}  // namespace tconv::device\n";
+  return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nusing Turn = TurnX<" + text(math) +
+         ", TurnLoad::" + names[int(load)] + R"(>;
+
+extern "C" __global__ void __launch_bounds__(Turn::most_threads) turn(const __grid_constant__ TurnParams params) {
+  Turn::run(params);
+}
+
+}  // namespace tconv::device
+)";
 }
 
 std::string weight_scales_source() {

@@ -426,7 +426,7 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     device::TurnParams turn = device::turn_params(c, params);
     device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
     gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
-    gemm.kernel->launch_early(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
+    gemm.kernel->launch(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
     return;
   }
   gemm.kernel->launch(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);

@@ -17,7 +17,7 @@ constexpr const char* usage =
     "       gpu_check sweep COUNT SEED [few]    random layers against the oracle; few: of few channels per group\n"
     "       gpu_check families                  small layers that touch every kernel family\n"
     "       gpu_check caching                   first use, cached use, many lengths\n"
-    "       gpu_check tune MODE COUNT [last] [NAME... | random LAYERS SEED]\n"
+    "       gpu_check tune MODE COUNT [last] [NAME... | file PATH | random LAYERS SEED]\n"
     "                                           times of the tiles the cost model likes best\n";
 
 }  // namespace

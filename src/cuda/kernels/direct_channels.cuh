@@ -8,6 +8,7 @@
 
 #include "direct_config.cuh"
 #include "launch_params.cuh"
+#include "ptx/launch.cuh"
 #include "taps.cuh"
 #include "vector.cuh"
 
@@ -39,6 +40,7 @@ class DirectChannels {
 
  public:
   __device__ static void run_layer(const DirectParams& p) {
+    ptx::begin_after_previous();
     extern __shared__ Words<4> shared[];
     Weights* weights = reinterpret_cast<Weights*>(shared);
     const int slab = int(blockIdx.x % slabs), slot = int(threadIdx.x % C.slots);

@@ -14,6 +14,7 @@
 
 #include "direct_config.cuh"
 #include "launch_params.cuh"
+#include "ptx/launch.cuh"
 #include "taps.cuh"
 #include "vector.cuh"
 
@@ -58,6 +59,7 @@ class DirectRows {
 
  public:
   __device__ static void run_layer(const DirectParams& p) {
+    ptx::begin_after_previous();
     __shared__ Words<4> staging[warps][C.staged ? warp_size * run_vectors : 1];
     const int bits = p.lane_bits, row_of_lane = lane_index() >> bits;
     Lanes lanes{1 << bits, lane_index() & ((1 << bits) - 1), 0,

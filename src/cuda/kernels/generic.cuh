@@ -8,6 +8,7 @@
 
 #include "element.cuh"
 #include "launch_params.cuh"
+#include "ptx/launch.cuh"
 #include "taps.cuh"
 
 namespace tconv::device {
@@ -20,6 +21,7 @@ __device__ inline i64 input_of(i64 target, int k, int dilation, int stride, i64 
 
 template <class Config>
 __device__ void generic_forward(const GenericParams& p) {
+  ptx::begin_after_previous();
   using Element = typename Config::Element;
   using Accumulator = typename AccumulatorOf<Element>::Type;
   constexpr Int3 K = Config::kernel, S = Config::stride, P = Config::padding, D = Config::dilation;

@@ -13,6 +13,7 @@
 
 #include "epilogue/staged_store.cuh"
 #include "mma/products.cuh"
+#include "ptx/launch.cuh"
 #include "tiles/weight_slab.cuh"
 #include "tiles/x_tile.cuh"
 
@@ -95,7 +96,9 @@ struct ImplicitGemm {
     u32* const weights = shared;
     u32* const x_ring = weights + weight_words;
     const auto epilogue = Store::memory(x_ring + x_words);
+    ptx::let_next_begin();
     Store::clear(epilogue);
+    ptx::wait_for_previous();
 
     if constexpr (weights_resident) {
       for (int i = threadIdx.x; i < weight_words / 4; i += threads)

@@ -2,6 +2,7 @@
 // fills a struct and hands its bytes to the driver.
 #pragma once
 
+#include "divisor.cuh"
 #include "gemm_config.cuh"
 
 namespace tconv::device {
@@ -21,7 +22,7 @@ struct ForwardParams {
   ImageStrides xs, ys;
   Int3 in, out;
   int batch;
-  Int3 boxes;          // boxes of positions along each dimension
+  Divisor3 boxes;      // boxes of positions along each dimension
   int tiles;           // row blocks x boxes x batch, and the parts of their depth
   float* partials;     // where tiles share a sum: [sum][part][warpgroup], and
   unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
@@ -41,21 +42,31 @@ struct TurnParams {
   ImageStrides xs;
   Int3 in;
   int batch;
-  Int3 boxes, start, advance;  // boxes of a call, where the x tile of the first begins, and from box to box
-  Int3 extent;                 // of an x tile, in positions
-  int images, tile_inputs;     // of an x tile, which may have zeros behind its images
-  int unit;                    // neighbouring inputs that a thread takes together, 1 or 2
-  int x_phases, phase_stride;  // inputs of a position along the width, and from one to the next in a slice
-  int groups, group_in;
-  int chunks, slices;              // chunks of a group, slices of a chunk
+  Divisor3 boxes;                   // of a call
+  Int3 start, advance;              // where the x tile of the first box begins, and from box to box
+  Divisor row_inputs, rows, depth;  // of an x tile: inputs of a row, rows of a layer, layers
+  Divisor tile_inputs;              // of an x tile, which may have zeros behind its images
+  int images;                       // of an x tile
+  int unit;                         // neighbouring inputs that a thread takes together, 1 or 2
+  Divisor tile_units;
+  Divisor x_phases;  // inputs of a position along the width
+  int phase_stride;  // from one to the next in a slice
+  int group_in;
+  Divisor chunks, all_chunks;      // of a group, and of all
+  int slices;                      // of a chunk
   int slice_stride, panel_stride;  // in slices of an input
-  int scale_place;                 // of a panel's scale, where x is scaled; as well
-  long long inputs;                // of all x tiles
-  unsigned* arrivals;              // to be zeros
+  bool scaled;
+  int scale_place;           // of a panel's scale, where x is scaled; in slices as well
+  int threads;               // of a block
+  int item_slices;           // slices of a position that a thread takes at a time: one, or `turn_depth`
+  Divisor parts, all_parts;  // of a chunk, so taken; and of all
+  long long inputs;          // of all x tiles
+  unsigned* arrivals;        // to be zeros
   int arrival_count;
 };
-/// A thread takes so many slices of a position at a time.
-constexpr int turn_depth = 4, turn_threads = 256;
+constexpr int turn_depth = 4;
+/// Threads of a block at most, and where they do not share a panel.
+constexpr int most_turn_threads = 512, turn_threads = 256;
 
 struct PackParams {
   const void* weight;

@@ -9,6 +9,7 @@ namespace tconv::device {
 
 struct Launch {
   unsigned blocks, threads;
+  bool early = true;  // may begin while the kernel before ends, where the device can
 };
 
 constexpr long long at_most(long long value, long long limit) { return value < limit ? value : limit; }
@@ -68,6 +69,10 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
 
 // ---- Turned x ------------------------------------------------------------------------------------
 
+/// `vectors`: channels are last, and those of a slice are one aligned vector.
+constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
+  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
+}
 /// What turns the x of a call; its pointers, strides and sizes are in `p`.
 inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   TurnParams t{};
@@ -75,21 +80,28 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
              c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  t.extent = x_extent(c), t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
+  const Int3 extent = x_extent(c);
+  t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
+  t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
+  t.tile_units = x_inputs(c) / t.unit;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
-  t.groups = c.groups, t.group_in = c.group_in, t.chunks = chunks_of(c), t.slices = panel_slices(c);
-  t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
-  t.scale_place = panel_scale_place(c) / 16;
+  t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);
+  t.slices = panel_slices(c), t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.scaled = scales(c.math), t.scale_place = panel_scale_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
+  // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
+  constexpr int little = 256 * turn_threads;
+  const bool few = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little &&
+                   (!t.scaled || t.tile_units.by * t.slices <= most_turn_threads);
+  t.item_slices = few ? 1 : turn_depth;
+  t.parts = parts_of(t.slices, t.item_slices), t.all_parts = t.all_chunks.by * t.parts.by;
+  const int items = t.tile_units.by * t.parts.by;  // of a panel
+  t.threads = t.scaled ? min_of(round_up(items, warp_size), most_turn_threads) : turn_threads;
   return t;
-}
-/// `vectors`: channels are last, and those of a slice are one aligned vector.
-constexpr TurnLoad turn_load(const GemmConfig& c, bool vectors) {
-  return vectors ? TurnLoad::vector : c.x_vector > 1 ? TurnLoad::pair : TurnLoad::element;
 }
 /// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.inputs / x_inputs(c) * c.groups * t.chunks * panel_bytes(c);
+  return t.inputs / x_inputs(c) * t.all_chunks.by * panel_bytes(c);
 }
 inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
   return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
@@ -109,10 +121,11 @@ inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, Fo
   t.arrival_count = arrival_count(c, p);
 }
 
+/// Blocks that begin early would all go to the few multiprocessors with room beside the kernel before.
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
-  const long long items =
-      parts_of(p.inputs, p.unit * turn_threads) * (p.groups * p.chunks * parts_of(p.slices, turn_depth));
-  return {unsigned(between(1, items, multiprocessors * 32)), turn_threads};
+  const long long items = p.scaled ? p.inputs / p.tile_inputs.by * p.all_chunks.by
+                                   : parts_of(p.inputs / p.unit, p.threads) * p.all_parts.by;
+  return {unsigned(between(1, items, multiprocessors * 32)), unsigned(p.threads), false};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
@@ -124,7 +137,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return scales(math) ? turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? most_turn_threads / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "mma/split.cuh"
+#include "ptx/launch.cuh"
 #include "ptx/mma.cuh"
 #include "tile.cuh"
 #include "words.cuh"
@@ -108,6 +109,7 @@ __device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_siz
 /// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
+  ptx::begin_after_previous();
   constexpr bool paired = C.chunk_words < 8;
   constexpr int tiles = row_tiles_of(C), tile_words = warp_size * 4, step_words = tiles * tile_words;
   const int lane = lane_index();
@@ -141,6 +143,7 @@ __device__ void pack_fragments(const PackParams& p) {
 /// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
+  ptx::begin_after_previous();
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
   constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
   const int lane = lane_index();

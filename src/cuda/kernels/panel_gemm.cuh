@@ -98,6 +98,7 @@ struct PanelGemm {
 
   __device__ static void run(const ForwardParams& p) {
     constexpr int warps = warpgroup_size / warp_size;
+    ptx::let_next_begin();
     if (threadIdx.x == 0) {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
@@ -119,8 +120,10 @@ struct PanelGemm {
     const Shared shared(team());
     if (Loaders::index() < loaders) {
       ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0)
+      if (resident && threadIdx.x == 0) {
+        wait_for_previous();
         load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
+      }
       if constexpr (C.turned) {
         // A warp for x, and one for the weights of each channel block.
         static_assert(C.team_blocks <= 3 && C.loaders == 1);
@@ -134,6 +137,12 @@ struct PanelGemm {
       if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
     }
+  }
+
+  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
+  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
+  __device__ static void wait_for_previous() {
+    if constexpr (!C.turned) ptx::wait_for_previous();
   }
 
   // ---- The loading warpgroups -----------------------------------------------------------------------
@@ -167,6 +176,7 @@ struct PanelGemm {
   /// Fills panels from one buffer while the other is being loaded, where there are two.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
+    wait_for_previous();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
@@ -284,6 +294,7 @@ struct PanelGemm {
     __device__ WeightStream(const ForwardParams& params, const Shared& s)
         : p(params), shared(s), schedule(params, team()) {
       seek();
+      wait_for_previous();
 #pragma unroll 1
       for (int slot = 0; slot < C.stages; ++slot)
         if (part() == 0) copy(slot);
@@ -328,6 +339,7 @@ struct PanelGemm {
   struct ResidentWeights {
     Ring<1> next;
     __device__ ResidentWeights(const ForwardParams&, const Shared&) {
+      wait_for_previous();
       ptx::barrier_wait(Shared::weights_resident(), 0);
     }
     __device__ void refill(const Ring<1>&) {}

@@ -39,11 +39,11 @@ struct Tile {
     constexpr int sets = C.channel_blocks / C.team_blocks;
     t.channel_block = block % sets * C.team_blocks, t.group = block / sets;
     t.box = box;
-    t.box_w = box % p.boxes.w, box /= p.boxes.w;
+    t.box_w = p.boxes.w.take(box);
     t.origin.w = C.first_position.w + t.box_w * box_advance(C);
-    t.origin.h = C.first_position.h + box % p.boxes.h * C.box.h, box /= p.boxes.h;
-    t.origin.d = C.first_position.d + box % p.boxes.d * C.box.d;
-    t.n = box / p.boxes.d * C.images;
+    t.origin.h = C.first_position.h + p.boxes.h.take(box) * C.box.h;
+    t.origin.d = C.first_position.d + p.boxes.d.take(box) * C.box.d;
+    t.n = box * C.images;
     return t;
   }
 };

@@ -22,6 +22,7 @@ struct TurnX {
   using Element = typename ElementFor<M>::Type;
   static constexpr int per_word = channels_per_word(M), channels = 4 * per_word;
   static constexpr bool scaled = scales(M);
+  static constexpr int most_threads = scaled ? most_turn_threads : turn_threads;
   static constexpr int unit = L == TurnLoad::pair ? 2 : 1;  // inputs of a thread
   using Load = typename WordOf<L == TurnLoad::vector ? 16 : unit* int(sizeof(Element))>::Type;
   static constexpr int loads = L == TurnLoad::vector ? channels * int(sizeof(Element)) / 16 : channels;
@@ -30,55 +31,71 @@ struct TurnX {
     Load value[loads];
   };
 
-  // Turned x is at most a gibibyte: 32 bits count its inputs.
+  // Turned x is at most a gibibyte: 31 bits count its inputs.
   __device__ static void run(const TurnParams& p) {
+    // In this order: what the kernel before wrote, the next one reads without waiting for it (panel_gemm.cuh).
+    ptx::wait_for_previous();
     ptx::let_next_begin();
-    for (int i = int(blockIdx.x * turn_threads + threadIdx.x); i < p.arrival_count; i += int(gridDim.x) * turn_threads)
+    for (int i = int(blockIdx.x * blockDim.x + threadIdx.x); i < p.arrival_count; i += int(gridDim.x * blockDim.x))
       p.arrivals[i] = 0;
-    if constexpr (scaled)
-      turn_panels(p);
+    if (p.item_slices == 1)
+      turn<1>(p);
     else
-      turn_units(p);
+      turn<turn_depth>(p);
   }
 
  private:
+  template <int Depth>
+  __device__ static void turn(const TurnParams& p) {
+    if constexpr (scaled)
+      turn_panels<Depth>(p);
+    else
+      turn_units<Depth>(p);
+  }
+
+  template <int Depth>
   __device__ static void turn_units(const TurnParams& p) {
     // Slices run fastest: where channels are last, those of a position share its lines.
-    const u32 depth = u32(ceil_div(p.slices, turn_depth)), parts = u32(p.groups * p.chunks) * depth;
-    const u32 units = u32(p.inputs) / unit, items = (units + turn_threads - 1) / turn_threads * parts;
-    for (u32 item = blockIdx.x; item < items; item += gridDim.x) {
-      const u32 index = item / parts * turn_threads + threadIdx.x, part = item % parts;
-      if (index < units) Item(p, int(part / depth), int(part % depth * turn_depth), int(index * unit)).store(p, 1);
+    const int units = int(p.inputs) / unit, items = ceil_div(units, turn_threads) * p.all_parts.by;
+    for (int item = int(blockIdx.x); item < items; item += int(gridDim.x)) {
+      int block = item;
+      const int part = p.all_parts.take(block), index = block * turn_threads + int(threadIdx.x);
+      if (index >= units) continue;
+      int chunk = part;
+      const int first = p.parts.take(chunk) * Depth;
+      Item<Depth>(p, chunk, first, index * unit).store(p, 1);
     }
   }
 
+  template <int Depth>
   __device__ static void turn_panels(const TurnParams& p) {
-    const int chunks = p.groups * p.chunks, units = p.tile_inputs / unit, depth = ceil_div(p.slices, turn_depth);
-    const u32 panels = u32(p.inputs / p.tile_inputs) * u32(chunks);
-    for (u32 panel = blockIdx.x; panel < panels; panel += gridDim.x) {
-      const int tile = int(panel / u32(chunks)), chunk = int(panel % u32(chunks));
+    const int panels = int(p.inputs) / p.tile_inputs.by * p.all_chunks.by;
+    for (int panel = int(blockIdx.x); panel < panels; panel += int(gridDim.x)) {
+      int tile = panel;
+      const int chunk = p.all_chunks.take(tile);
       const auto item_at = [&](int i) {
-        const int place = L == TurnLoad::vector ? i / depth : i % units,
-                  part = L == TurnLoad::vector ? i % depth : i / units;
-        return Item(p, chunk, part * turn_depth, tile * p.tile_inputs + place * unit);
+        int other = i;
+        const int fastest = (L == TurnLoad::vector ? p.parts : p.tile_units).take(other);
+        const int place = L == TurnLoad::vector ? other : fastest, part = L == TurnLoad::vector ? fastest : other;
+        return Item<Depth>(p, chunk, part * Depth, tile * p.tile_inputs.by + place * unit);
       };
-      const int first = int(threadIdx.x), end = units * depth;
-      const Item kept = item_at(first < end ? first : 0);
+      const int first = int(threadIdx.x), end = p.tile_units.by * p.parts.by;
+      const Item<Depth> kept = item_at(first < end ? first : 0);
       const auto each_item = [&](const auto& visit) {
         if (first < end) visit(kept);
-        for (int i = first + turn_threads; i < end; i += turn_threads) visit(item_at(i));
+        for (int i = first + p.threads; i < end; i += p.threads) visit(item_at(i));
       };
       u32 largest = 0;
-      each_item([&](const Item& item) { largest = max(largest, item.largest()); });
+      each_item([&](const Item<Depth>& item) { largest = max(largest, item.largest()); });
       largest = largest_of_block(largest);
       const bool finite = largest < infinity_bits;
       if (!finite) {
         largest = 0;
-        each_item([&](const Item& item) { largest = max(largest, item.largest_finite()); });
+        each_item([&](const Item<Depth>& item) { largest = max(largest, item.largest_finite()); });
         largest = largest_of_block(largest);
       }
       const u32 scale = scale_of_panel(largest);
-      each_item([&](const Item& item) { item.store(p, scale == any_scale ? 1.f : power_of_two(scale)); });
+      each_item([&](const Item<Depth>& item) { item.store(p, scale == any_scale ? 1.f : power_of_two(scale)); });
       if (threadIdx.x == 0)
         static_cast<uint4*>(p.turned)[i64(panel) * p.panel_stride + p.scale_place] = make_uint4(scale, finite, 0, 0);
     }
@@ -97,48 +114,50 @@ struct TurnX {
     if (lane_index() == 0) shared[warp_index()] = of_warp;
     __syncthreads();
     u32 all = 0;
-    for (int i = 0; i < turn_threads / warp_size; ++i) all = all > shared[i] ? all : shared[i];
+    for (int i = 0; i < int(blockDim.x) / warp_size; ++i) all = all > shared[i] ? all : shared[i];
     return all;
   }
 
   /// A few slices of a unit of inputs, from slice `first` of a chunk on; `chunk` counts those of all groups.
+  template <int Depth>
   struct Item {
-    Slice slices[turn_depth];
+    Slice slices[Depth];
     uint4* panel;
     int first, place;
 
     __device__ Item(const TurnParams& p, int chunk, int first_slice, int input) : first(first_slice) {
       // Places behind the last image of a tile are those of the next one that are outside of it.
-      const int row_inputs = p.x_phases * p.extent.w, tile = input / p.tile_inputs;
-      place = input % p.tile_inputs;
-      const int box_w = tile % p.boxes.w, rows_of_boxes = tile / p.boxes.w;
-      const int box_h = rows_of_boxes % p.boxes.h, box_d = rows_of_boxes / p.boxes.h % p.boxes.d;
-      const int row = place / row_inputs, layer = row / p.extent.h;
-      const int image = rows_of_boxes / p.boxes.h / p.boxes.d * p.images + layer / p.extent.d;
-      const int w = p.start.w + box_w * p.advance.w + place % row_inputs;
-      const int h = p.start.h + box_h * p.advance.h + row % p.extent.h;
-      const int d = p.start.d + box_d * p.advance.d + layer % p.extent.d;
+      int tile = input;
+      place = p.tile_inputs.take(tile);
+      int images = tile, image_of_tile = place;
+      int w = p.start.w + p.boxes.w.take(images) * p.advance.w;
+      int h = p.start.h + p.boxes.h.take(images) * p.advance.h;
+      int d = p.start.d + p.boxes.d.take(images) * p.advance.d;
+      w += p.row_inputs.take(image_of_tile), h += p.rows.take(image_of_tile), d += p.depth.take(image_of_tile);
+      const int image = images * p.images + image_of_tile;
       const bool inside = image < p.batch && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
                           unsigned(d) < unsigned(p.in.d);
-      const int group = chunk / p.chunks, channel = (chunk % p.chunks * p.slices + first) * channels;
+      int group = chunk;
+      const int channel = (p.chunks.take(group) * p.slices + first) * channels;
       const unsigned char* const x = reinterpret_cast<const unsigned char*>(
           static_cast<const Element*>(p.x) + image * p.xs.n + (i64(group) * p.group_in + channel) * p.xs.c +
           (d * p.xs.d + h * p.xs.h + w * p.xs.w));
       // Channels that are there, from the first one of the first slice on.
       const int there = inside ? min(p.group_in - channel, (p.slices - first) * channels) : 0;
 #pragma unroll
-      for (int i = 0; i < turn_depth; ++i) slices[i] = load(x, u32(p.xs.c), i * channels, there);
-      panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.groups * p.chunks + chunk) * p.panel_stride;
+      for (int i = 0; i < Depth; ++i) slices[i] = load(x, u32(p.xs.c), i * channels, there);
+      panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.all_chunks.by + chunk) * p.panel_stride;
     }
 
     __device__ void store(const TurnParams& p, float scale) const {
 #pragma unroll
-      for (int i = 0; i < turn_depth; ++i) {
+      for (int i = 0; i < Depth; ++i) {
         if (first + i >= p.slices) break;
 #pragma unroll
         for (int j = 0; j < unit; ++j) {
-          uint4* const to = panel + (first + i) * p.slice_stride + (place + j) / p.x_phases +
-                            (place + j) % p.x_phases * p.phase_stride;
+          int position = place + j;
+          const int phase = p.x_phases.take(position);
+          uint4* const to = panel + (first + i) * p.slice_stride + position + phase * p.phase_stride;
           uint4* const remainders = to + p.slices * p.slice_stride;
           const Load(&v)[loads] = slices[i].value;
           if constexpr (scaled)
@@ -163,7 +182,7 @@ struct TurnX {
     __device__ u32 largest_of(const Magnitude& magnitude) const {
       u32 all = 0;
 #pragma unroll
-      for (int i = 0; i < turn_depth; ++i)
+      for (int i = 0; i < Depth; ++i)
 #pragma unroll
         for (int channel = 0; channel < channels; ++channel)
 #pragma unroll

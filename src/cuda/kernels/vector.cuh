@@ -15,15 +15,15 @@ __device__ inline auto load_words(const Element* from) {
   constexpr int bytes = Count * int(sizeof(Element));
   Words<max_of(bytes / 4, 1)> w;
   if constexpr (bytes == 16)
-    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(w.word[0]), "=r"(w.word[1]), "=r"(w.word[2]), "=r"(w.word[3])
         : "l"(from));
   else if constexpr (bytes == 8)
-    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(w.word[0]), "=r"(w.word[1]) : "l"(from));
+    asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(w.word[0]), "=r"(w.word[1]) : "l"(from));
   else if constexpr (bytes == 4)
-    asm("ld.global.nc.u32 %0, [%1];" : "=r"(w.word[0]) : "l"(from));
+    asm("ld.global.u32 %0, [%1];" : "=r"(w.word[0]) : "l"(from));
   else
-    asm("{ .reg .u16 h; ld.global.nc.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(w.word[0]) : "l"(from));
+    asm("{ .reg .u16 h; ld.global.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(w.word[0]) : "l"(from));
   return w;
 }
 

@@ -20,6 +20,7 @@
 
 #include "epilogue/run_store.cuh"
 #include "mma/split.cuh"
+#include "ptx/launch.cuh"
 #include "ptx/wgmma.cuh"
 #include "team.cuh"
 #include "tiles/x_tile.cuh"
@@ -84,6 +85,7 @@ struct WarpgroupGemm {
 
   __device__ static void run(const ForwardParams& p) {
     constexpr int warps = warpgroup_size / warp_size;
+    ptx::let_next_begin();
     if (threadIdx.x == 0) {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
@@ -100,6 +102,7 @@ struct WarpgroupGemm {
       ptx::barrier_init_fence();
     }
     __syncthreads();
+    ptx::wait_for_previous();
     if (threadIdx.x < warpgroup_size) {
       ptx::registers_decrease<loading_registers(C)>();
       if (resident && threadIdx.x == 0)

@@ -5,10 +5,12 @@
 #include "base.cuh"
 #include "launch_params.cuh"
 #include "mma/scale.cuh"
+#include "ptx/launch.cuh"
 
 namespace tconv::device {
 
 __device__ inline void find_weight_scales(const ScaleParams& p) {
+  ptx::begin_after_previous();
   extern __shared__ unsigned shared[];
   const int group = int(blockIdx.x) / p.group_out, channel = int(blockIdx.x) % p.group_out;
   const float* const weight = p.weight + i64(group) * p.group_in * p.stride_in + channel * p.stride_out;

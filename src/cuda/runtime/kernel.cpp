@@ -83,6 +83,8 @@ Kernel::Kernel(const std::string& code, const KernelRequest& request, const Devi
   const auto& [source, entry, shared_bytes] = request;
   shared_bytes_ = unsigned(shared_bytes);
   const Driver& d = driver();
+  constexpr int captures_early_launches = 12030;  // graphs have edges for them since
+  begins_early_ = device.major >= 9 && d.version >= captures_early_launches;
   const std::string doing = "loading kernel " + entry;
   d.check(d.cuLibraryLoadData(&library_, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
           "cuLibraryLoadData", doing);
@@ -100,8 +102,7 @@ void Kernel::launch_bytes(unsigned blocks, unsigned threads, const void* params,
   if (absent_) return absent_->record.launch(absent_->request, blocks, threads, params);
   const Driver& d = driver();
   void* arguments[] = {const_cast<void*>(params)};
-  constexpr int captures_early_launches = 12030;  // graphs have edges for them since
-  if (early && d.version >= captures_early_launches) {
+  if (early && begins_early_) {
     LaunchAttribute attribute{.id = launch_programmatic, .unused = {}, .value = {}};
     attribute.value.number = 1;
     const LaunchConfig config{.grid = {blocks, 1, 1},

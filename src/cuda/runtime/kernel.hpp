@@ -45,23 +45,20 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  /// A context of the device must be current. `Launch` has blocks and threads (kernels/launch_rules.cuh).
+  /// A context of the device must be current. `Launch` has blocks and threads (kernels/launch_rules.cuh), and
+  /// whether the kernel may begin while the one before it ends: from sm_90 on, it waits itself
+  /// (kernels/ptx/launch.cuh).
   template <class Launch, class Params>
   void launch(const Launch& launch, const Params& params, void* stream) const {
-    launch_bytes(launch.blocks, launch.threads, &params, stream);
-  }
-  /// The same for a kernel that may begin while the one before it ends, and waits for it where it must.
-  template <class Launch, class Params>
-  void launch_early(const Launch& launch, const Params& params, void* stream) const {
-    launch_bytes(launch.blocks, launch.threads, &params, stream, true);
+    launch_bytes(launch.blocks, launch.threads, &params, stream, launch.early);
   }
   template <class Params>
   void launch(unsigned blocks, unsigned threads, const Params& params, void* stream) const {
-    launch_bytes(blocks, threads, &params, stream);
+    launch_bytes(blocks, threads, &params, stream, false);
   }
 
  private:
-  void launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream, bool early = false) const;
+  void launch_bytes(unsigned blocks, unsigned threads, const void* params, void* stream, bool early) const;
 
   struct Absent {
     KernelRequest request;
@@ -72,6 +69,7 @@ class Kernel {
   CUlibrary library_ = nullptr;
   CUkernel kernel_ = nullptr;
   unsigned shared_bytes_ = 0;
+  bool begins_early_ = false;
   std::string entry_;
   std::unique_ptr<const Absent> absent_;
 };

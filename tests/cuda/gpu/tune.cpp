@@ -170,12 +170,15 @@ std::vector<Candidate> candidates_of(const cli::Problem& problem, const Mode& mo
   return candidates;
 }
 
-/// Of the problems named, of random ones ("random", how many, a seed), or of all.
+/// Of the problems named, of those in a file ("file", its path), of random ones ("random", how many, a seed), or
+/// of all.
 std::vector<Candidate> candidates(const Mode& mode, int count, bool last, const std::vector<std::string>& names,
                                   bool hopper) {
   std::vector<cli::Problem> list = cli::load_problems("");
   if (names.size() == 3 && names[0] == "random")
     list = random_problems(std::stoi(names[1]), unsigned(std::stoi(names[2])));
+  else if (names.size() == 2 && names[0] == "file")
+    list = cli::load_problems(names[1]);
   else if (!names.empty())
     list = cli::problems_named(list, names);
   std::vector<Candidate> all;
@@ -232,10 +235,7 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   const double ms = median_ms(
       [&] {
         run_turn();
-        if (c.turned)
-          candidate.kernel->launch_early(launch, params, nullptr);
-        else
-          candidate.kernel->launch(launch, params, nullptr);
+        candidate.kernel->launch(launch, params, nullptr);
       },
       5);
   return {ms, c.turned ? median_ms(run_turn, 5) : 0};

@@ -116,7 +116,7 @@ struct PanelStore {
         const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
         const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
         if (tile.box_w > 0) first = max(first, aligned(0));
-        if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+        if (tile.box_w + 1 < p.boxes.w.by) end = min(end, aligned(advance));
       }
       Run run;
       run.at = row + low;

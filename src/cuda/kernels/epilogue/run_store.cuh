@@ -180,7 +180,7 @@ struct RunStore {
           constexpr int advance = box_advance(C) * C.stride.w;
           const auto aligned = [&](int c) { return c + int((0u - (low + u32(c))) % C.window); };
           if (tile.box_w > 0) first = max(first, aligned(0));
-          if (tile.box_w + 1 < p.boxes.w) end = min(end, aligned(advance));
+          if (tile.box_w + 1 < p.boxes.w.by) end = min(end, aligned(advance));
         }
         run.at = static_cast<Element*>(p.y) + line.offset + offset;
         run.first = static_cast<unsigned short>(first);

@@ -1,13 +1,25 @@
-// griddepcontrol (sm_90): a kernel that begins while the one before it ends.
+// griddepcontrol (sm_90): a kernel that begins while the one before it ends. Every kernel is launched so
+// (runtime/kernel.cpp) and waits itself, before it reads or writes memory.
 #pragma once
 
 #include "base.cuh"
 
 namespace tconv::device::ptx {
 
+#if __CUDA_ARCH__ >= 900
 /// The next kernel may begin, as far as there is room, once all blocks of this one have come here.
 __device__ inline void let_next_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 /// Waits until the kernel before this one is complete, and sees what it wrote.
 __device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ inline void let_next_begin() {}
+__device__ inline void wait_for_previous() {}
+#endif
+
+/// Of a kernel that has nothing to prepare.
+__device__ inline void begin_after_previous() {
+  let_next_begin();
+  wait_for_previous();
+}
 
 }  // namespace tconv::device::ptx

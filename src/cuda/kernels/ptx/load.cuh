@@ -1,4 +1,5 @@
-// Loads from memory that nothing writes while the kernel runs.
+// Loads from memory that nothing writes once the kernel before is complete. Not `nc`: that would be read-only from the
+// beginning of this one, which may be earlier (launch.cuh).
 #pragma once
 
 #include "base.cuh"
@@ -13,16 +14,16 @@ __device__ inline const unsigned char* further(const unsigned char* address, u32
 }
 
 __device__ inline void load(u16& value, const unsigned char* from) {
-  asm("ld.global.nc.u16 %0, [%1];" : "=h"(value) : "l"(from));
+  asm("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from));
 }
 __device__ inline void load(u32& value, const unsigned char* from) {
-  asm("ld.global.nc.u32 %0, [%1];" : "=r"(value) : "l"(from));
+  asm("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
 }
 __device__ inline void load(uint2& value, const unsigned char* from) {
-  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
 }
 __device__ inline void load(uint4& value, const unsigned char* from) {
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
       : "l"(from));
 }
