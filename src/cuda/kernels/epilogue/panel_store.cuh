@@ -68,7 +68,9 @@ struct PanelStore {
         for (int i = 0; i < position_tiles * C.product_rows; ++i) {
           const int t = i / C.product_rows, row = i % C.product_rows;
           const Run run = line.of_product(p, tile, first_product + t, row);
-          if (stage_pairs(run, row))
+          if constexpr (beside_gap)
+            stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+          else if (stage_pairs(run, row))
             stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
           else
             stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
@@ -135,7 +137,7 @@ struct PanelStore {
   // Outputs of phases without taps are the bias. Lanes whose rows are padding stage as many of these as they can, those
   // of the first phase that has taps the others.
   static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
-  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;  // every output has one beside it
+  static constexpr bool beside_gap = panel_beside_gap(C);  // every output has one beside it
 
   /// Calls `visit(phase, index)` for each of the phases without taps.
   template <class Visit>
@@ -177,52 +179,85 @@ struct PanelStore {
     }
   }
 
+  /// Of a lane's two neighbouring columns, whether it stages the second one first. Words of the first ones alone would
+  /// be those of half the banks.
+  __device__ static bool second_first() {
+    if (sizeof(Element) == 2 || C.stride.w == 1) return false;
+    return slots == 8 ? lane_index() % 4 >= 2 : line_of_lane() % 2 != 0;
+  }
+
   /// The first column of a row of positions in its product.
   __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
 
   /// Whether two neighbouring outputs are one store: all lines are aligned for it.
   __device__ static bool stage_pairs(const Run& run, int row) {
-    if constexpr (phases > 1 || C.stride.w > 2) return false;
+    if constexpr (C.stride.w > 1) return false;
     return __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row) * C.stride.w) % 2 == 0);
+  }
+
+  /// Calls `visit(n, column, whole)` for each eight columns of a row: the columns from 8n on are positions of the row
+  /// from `column` on; all of them, but for the first and last ones.
+  template <class Visit>
+  __device__ static void each_eight(int row, const Visit& visit) {
+    constexpr int width = panel_run_width(C);
+    const int first = first_column(row);
+#pragma unroll
+    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
+      const int column = n * 8 - first;
+      visit(n, column, column >= 0 && column + 8 <= width);
+    }
+  }
+  /// Calls `visit(to, sum)` for each of a lane's positions of a row; `at` is where the outputs of its first one go.
+  template <class Visit>
+  __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, int row,
+                                       const Visit& visit) {
+    const int swapped = second_first();
+    Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
+    each_eight(row, [&](int n, int column, bool whole) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (whole || unsigned(column + first_column_of_lane() + (e ^ swapped)) < unsigned(panel_run_width(C)))
+          visit(at_of[e] + column * C.stride.w, sum_of(sum, n, half, e, swapped));
+    });
+  }
+  /// A lane's sum of one of two neighbouring columns, or of the other one.
+  __device__ static float sum_of(const float (&sum)[columns / 2], int n, int half, int e, bool other) {
+    const int first = n * 4 + half * 2;
+    return other ? sum[first + 1 - e] : sum[first + e];
+  }
+  /// Where the outputs of a lane's first position are staged.
+  __device__ static Element* staged_at(Element* staging, const Run& run) {
+    return staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+  }
+
+  /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
+  /// those before; one is left then at an end of the run.
+  __device__ static void stage_beside_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                           const RowOutput<C>& output, int half, int row) {
+    constexpr int width = panel_run_width(C), phase = phase_with_taps(C, 0);
+    Element* const at = staged_at(staging, run);
+    const int skew = skew_of<2>(run.at), first = (phase + skew) % 2;  // of a pair: the sum, or the bias
+    each_position(at + phase - first, sum, half, row, [&](Element* to, float value) {
+      const float own = output(value);
+      store_pair(to, first ? output.bias : own, first ? own : output.bias);
+    });
+    if (skew && lane_index() % 4 == 0) at[phase ? 0 : 2 * width - 1] = to_element<Element>(output.bias);
   }
 
   template <bool Pairs>
   __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                    const RowOutput<C>& output, int half, int row) {
     constexpr int width = panel_run_width(C);
-    const int first = first_column(row);
-    Element* const at =
-        staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
-    // Eight columns are of this row alone, but for its first and last ones.
-    const auto each_eight = [&](const auto& visit) {
-#pragma unroll
-      for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
-        const int column = n * 8 - first;
-        visit(n, column, column >= 0 && column + 8 <= width);
-      }
-    };
-    const auto each = [&](const auto& visit) {
-      each_eight([&](int n, int column, bool whole) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-          if (whole || unsigned(column + first_column_of_lane() + e) < unsigned(width))
-            visit(at + (column + e) * C.stride.w, sum[n * 4 + half * 2 + e]);
-      });
-    };
-    if constexpr (Pairs && beside_gap) {
-      constexpr bool before = phase_with_taps(C, 0) == 1;
-      each([&](Element* to, float value) {
-        store_pair(to, before ? output.bias : output(value), before ? output(value) : output.bias);
-      });
-    } else if constexpr (Pairs) {
-      each_eight([&](int n, int column, bool whole) {
+    Element* const at = staged_at(staging, run);
+    if constexpr (Pairs) {
+      each_eight(row, [&](int n, int column, bool whole) {
         const float low = output(sum[n * 4 + half * 2]), high = output(sum[n * 4 + half * 2 + 1]);
         if (whole) return store_pair(at + column, low, high);
         if (unsigned(column + first_column_of_lane()) < unsigned(width)) at[column] = to_element<Element>(low);
         if (unsigned(column + first_column_of_lane() + 1) < unsigned(width)) at[column + 1] = to_element<Element>(high);
       });
     } else {
-      stage_each(output, each);
+      stage_each(output, [&](const auto& visit) { each_position(at, sum, half, row, visit); });
     }
   }
 
@@ -233,7 +268,9 @@ struct PanelStore {
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
     int own = first_column_of_lane();
     asm volatile("" : "+r"(own));
+    const int swapped = second_first();
     Element* const own_at = at + own * C.stride.w;
+    Element* const at_of[2] = {own_at + (swapped ? C.stride.w : 0), own_at + (swapped ? 0 : C.stride.w)};
     stage_each(output, [&](const auto& visit) {
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
@@ -245,12 +282,12 @@ struct PanelStore {
         const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const float value = sum[n * 4 + half * 2 + e];
+          const float value = sum_of(sum, n, half, e, swapped);
           if (whole) {
-            visit(own_at + row * run_stride + (column + e) * C.stride.w, value);
+            visit(at_of[e] + row * run_stride + column * C.stride.w, value);
             continue;
           }
-          int own_row = row, own_column = column + own + e;
+          int own_row = row, own_column = column + own + (e ^ swapped);
 #pragma unroll
           for (int i = 0; i < ceil_div(8, pitch); ++i)
             if (own_column >= pitch) own_column -= pitch, ++own_row;
@@ -282,11 +319,11 @@ struct PanelStore {
       const int own = line + lane_index() / lanes;
       const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
       const Element* const from = staging + own * line_stride;
-      const int skew = skew_of<vector>(run.at);
+      const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
       Element* const to = run.at - skew;
       // The first of the vectors that are whole, and how many there are.
-      const int first_whole = (run.first + skew + vector - 1) / vector;
-      const u32 whole = u32(max((run.end + skew) / vector - first_whole, 0));
+      const int first_whole = (begin + vector - 1) / vector;
+      const u32 whole = u32(max(end / vector - first_whole, 0));
       const Element* const own_from = from + place * vector;
       Element* own_to = to + place * vector;
       asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
@@ -305,9 +342,17 @@ struct PanelStore {
         }
       }
       // What is before the first whole vector, and behind the last one, a lane each.
-      const int head = min(first_whole * vector, run.end + skew), tail = max(head, (run.end + skew) & -vector);
-      if (run.first + skew + place < head) to[run.first + skew + place] = from[run.first + skew + place];
-      if (tail + place < run.end + skew) to[tail + place] = from[tail + place];
+      const int head = min(first_whole * vector, end), tail = max(head, end & -vector);
+      const auto store_element = [&](int index, int limit) {
+        if (index < limit) ptx::store(to + index, from[index]);
+      };
+      if constexpr (lanes >= 2 * vector && !beside_gap) {
+        const bool behind = place >= lanes / 2;
+        store_element(behind ? tail + place - lanes / 2 : begin + place, behind ? end : head);
+      } else {
+        store_element(begin + place, head);
+        store_element(tail + place, end);
+      }
     }
   }
 

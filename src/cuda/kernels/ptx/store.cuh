@@ -11,5 +11,13 @@ __device__ inline void store(void* at, const uint4& value) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
                "r"(value.y), "r"(value.z), "r"(value.w));
 }
+/// One element.
+template <class Element>
+__device__ inline void store(Element* at, const Element& value) {
+  if constexpr (sizeof(Element) == 4)
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "f"(value));
+  else
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value.bits));
+}
 
 }  // namespace tconv::device::ptx
