@@ -1265,8 +1265,8 @@ struct Fragments {
 
 }  // namespace tconv::device
 // ---- ptx/launch.cuh
-// griddepcontrol (sm_90): a kernel that begins while the one before it ends. Every kernel is launched so
-// (runtime/kernel.cpp) and waits itself, before it reads or writes memory.
+// griddepcontrol (sm_90): a kernel that begins while the one before it ends. Kernels are launched so, but for the one
+// that turns x (launch_rules.cuh), and wait themselves before they read or write memory.
 
 
 namespace tconv::device::ptx {
@@ -3313,6 +3313,12 @@ struct XPanel {
       }
     }
 
+    /// Keeps loads, which may move otherwise, behind what the thread has waited for.
+    __device__ void load_from_here() {
+#pragma unroll
+      for (int j = 0; j < units; ++j) asm volatile("" : "+l"(source[j]));
+    }
+
     /// Loads the next chunk, whose number is `chunk`.
     __device__ void load(Buffer& buffer, int chunk) {
       constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
@@ -3603,6 +3609,7 @@ struct PanelGemm {
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
     wait_for_previous();
+    source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
@@ -3828,6 +3835,7 @@ struct PanelGemm {
   __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
                                    u32* memory) {
     static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
+    static_assert(C.depth_splits <= chunks && all_types_have_steps(), "who has no panel has not waited for zeros");
     constexpr int words = member_sums(C);
     const int place = tile.sum * members_of(C) + member();
     float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
@@ -3902,6 +3910,11 @@ struct PanelGemm {
   __device__ static constexpr bool one_group_a_chunk() {
     for (int type = 0; type < C.types; ++type)
       if (Tables::steps(type) != group_steps) return false;
+    return true;
+  }
+  __device__ static constexpr bool all_types_have_steps() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) == 0) return false;
     return true;
   }
   /// Calls `group(step)` for each group of a tile's steps.
@@ -4529,12 +4542,12 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 224}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
-    .chunk_words = 16, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
+    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 224, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
+    .panel_columns = 160, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 2, .fill_buffers = 1, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
@@ -4567,18 +4580,16 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[112], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %114, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n224k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-        "}, %112, %113, p, 1, 1, 0, 0;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4588,11 +4599,7 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4604,7 +4611,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 216280;
+constexpr int shared_bytes = 224984;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -4616,12 +4623,12 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 32, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 3, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
+    .panel_columns = 160, .panel_stages = 4, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 2, .fill_buffers = 1, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
@@ -4654,17 +4661,16 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-        "}, %96, %97, p, 1, 1, 0, 0;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4674,9 +4680,7 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4688,7 +4692,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 224584;
+constexpr int shared_bytes = 224984;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -5055,7 +5059,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_a9fb3691587d_sm{architecture}",
+        name=f"tconv_kb64_53e1597e409a_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

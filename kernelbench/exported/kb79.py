@@ -1265,8 +1265,8 @@ struct Fragments {
 
 }  // namespace tconv::device
 // ---- ptx/launch.cuh
-// griddepcontrol (sm_90): a kernel that begins while the one before it ends. Every kernel is launched so
-// (runtime/kernel.cpp) and waits itself, before it reads or writes memory.
+// griddepcontrol (sm_90): a kernel that begins while the one before it ends. Kernels are launched so, but for the one
+// that turns x (launch_rules.cuh), and wait themselves before they read or write memory.
 
 
 namespace tconv::device::ptx {
@@ -3313,6 +3313,12 @@ struct XPanel {
       }
     }
 
+    /// Keeps loads, which may move otherwise, behind what the thread has waited for.
+    __device__ void load_from_here() {
+#pragma unroll
+      for (int j = 0; j < units; ++j) asm volatile("" : "+l"(source[j]));
+    }
+
     /// Loads the next chunk, whose number is `chunk`.
     __device__ void load(Buffer& buffer, int chunk) {
       constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
@@ -3603,6 +3609,7 @@ struct PanelGemm {
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
     wait_for_previous();
+    source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
@@ -3828,6 +3835,7 @@ struct PanelGemm {
   __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
                                    u32* memory) {
     static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
+    static_assert(C.depth_splits <= chunks && all_types_have_steps(), "who has no panel has not waited for zeros");
     constexpr int words = member_sums(C);
     const int place = tile.sum * members_of(C) + member();
     float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
@@ -3902,6 +3910,11 @@ struct PanelGemm {
   __device__ static constexpr bool one_group_a_chunk() {
     for (int type = 0; type < C.types; ++type)
       if (Tables::steps(type) != group_steps) return false;
+    return true;
+  }
+  __device__ static constexpr bool all_types_have_steps() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) == 0) return false;
     return true;
   }
   /// Calls `group(step)` for each group of a tile's steps.
@@ -5052,7 +5065,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_29e0c1ab9c7d_sm{architecture}",
+        name=f"tconv_kb79_79f4e34a51d4_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

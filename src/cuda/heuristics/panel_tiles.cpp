@@ -15,61 +15,69 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 17.8;
-constexpr double weight_share = 0.412;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double fill_share = 1.26;     // of x that threads load
-constexpr double memory_bytes_per_cycle = 17.6;
-constexpr double ragged_bytes = 321;         // what a run's two partial sectors cost
-constexpr double ragged_row_bytes = 57.4;    // and of one that is a whole row, whose neighbour completes them
-constexpr double sector_share = 0.569;       // of a sector that a single output takes
-constexpr double group_latency = 381;        // a barrier, descriptors made uniform
-constexpr double split_pair_latency = 464;   // of fp32 whose sums are added while others are formed, and of other
-constexpr double split_group_latency = 767;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 0.242;      // a barrier
-constexpr double weight_latency = 1330;      // from the request of a slab to its use
-constexpr double fill_latency = 1200;        // of a chunk that is loaded when the one before it is in its panel
-constexpr double load_cycles = 1.96;         // of a thread, for each load
-constexpr double scale_latency = 740;        // of the largest number of a chunk, which all its threads wait for
+constexpr double l2_bytes_per_cycle = 18.8;
+constexpr double weight_share = 0.324;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double fill_share = 0.973;    // of x that threads load
+constexpr double memory_bytes_per_cycle = 19;
+constexpr double ragged_bytes = 177;       // what a run's two partial sectors cost
+constexpr double ragged_row_bytes = 72.8;  // and of one that is a whole row, whose neighbour completes them
+constexpr double sector_share = 0.503;     // of a sector that a single output takes
+constexpr double group_latency = 175;      // a barrier, descriptors made uniform
+// The same where nobody else multiplies meanwhile: in turns, of teams and of members of one.
+constexpr double turn_group_latency = 189;
+constexpr double shared_turn_group_latency = 52.7;
+constexpr double split_pair_latency = 82.4;  // of fp32 whose sums are added while others are formed, and of other
+constexpr double split_group_latency = 513;  // of fp32, whose sums are added after each few products
+constexpr double chunk_latency = 46;         // a barrier
+constexpr double weight_latency = 976;       // from the request of a slab to its use
+constexpr double refill_latency = 303;       // of a slab that a thread who multiplies has requested
+constexpr double fill_latency = 293;         // of a chunk that is loaded when the one before it is in its panel
+constexpr double load_cycles = 2.12;         // of a thread, for each load
+constexpr double scale_latency = 594;        // of the largest number of a chunk, which all its threads wait for
 // Times what it takes to put a slice into a panel, where that is eight numbers, scaled and rounded; and channels
 // last.
-constexpr double half_put = 2.03;
-constexpr double half_slice_put = 3.34;
-constexpr double tile_latency = 1220;     // its place and its runs worked out
-constexpr double pass_latency = 164;      // of the epilogue
-constexpr double window_latency = 63.3;   // and more of one whose runs start at whole sectors
-constexpr double window_share = 0.99;     // of all that such a tile takes, beside what is known of it
-constexpr double joined_latency = 0.899;  // and more for each other row that the product covers
-constexpr double part_latency = 260;      // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.24;     // of a warp, for an instruction outside the products
-constexpr double launch_latency = 4950;
-constexpr double staged_instructions = 3.33;      // for an output of a product that is one row, staged
-constexpr double stored_instructions = 13.3;      // for a vector of them, stored
-constexpr double end_instructions = 42.3;         // and for the ends of a run
-constexpr double flat_instructions = 14.7;        // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 61.2;  // for a vector of theirs, stored
-constexpr double joined_vectors = 6.63;           // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 179;          // for a run of flat products
-constexpr double shared_rate = 0.773;             // of 128 bytes a cycle
-constexpr double put_instructions = 14.3;         // for each position and four words
-constexpr double element_load_cycles = 11.2;      // of a thread, for each 16-bit element that it loads by itself
-constexpr double slice_instructions = 0.00267;    // channels last, for each position and four words
+constexpr double half_put = 2.68;
+constexpr double half_slice_put = 1.26;
+constexpr double tile_latency = 685;     // its place and its runs worked out
+constexpr double pass_latency = 16;      // of the epilogue
+constexpr double window_latency = 119;   // and more of one whose runs start at whole sectors
+constexpr double joined_latency = 1.46;  // and more for each other row that the product covers
+constexpr double part_latency = 196;     // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.37;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 580;
+constexpr double warpgroup_latency = 907;        // and for each warpgroup of a block
+constexpr double member_latency = 161;           // of a chunk, for each other channel block that reads its panel
+constexpr double staged_instructions = 2.8;      // for an output of a product that is one row, staged
+constexpr double stored_instructions = 28.7;     // for a vector of them, stored
+constexpr double end_instructions = 60.7;        // and for the ends of a run
+constexpr double flat_instructions = 6.34;       // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 107;  // for a vector of theirs, stored
+constexpr double joined_vectors = 3.03;          // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 376;         // for a run of flat products
+constexpr double shared_rate = 0.75;             // of 128 bytes a cycle
+constexpr double put_instructions = 30.5;        // for each position and four words
+constexpr double element_load_cycles = 29.4;     // of a thread, for each 16-bit element that it loads by itself
+constexpr double slice_instructions = 1.99;      // channels last, for each position and four words
 // Channels last: for a stored vector of a product of one row, of several, and of a flat one; for an output stored
 // by itself; and of a few positions of all rows, which meet in shared memory.
-constexpr double vector_instructions = 32.6;
-constexpr double joined_vector_instructions = 74.7;
-constexpr double flat_vector_instructions = 98.7;
-constexpr double single_instructions = 27.6;
-constexpr double part_staged_latency = 113;
-constexpr double turn_latency = 1110;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double vector_instructions = 12.9;
+constexpr double joined_vector_instructions = 44.9;
+constexpr double flat_vector_instructions = 45.2;
+constexpr double single_instructions = 40.6;
+constexpr double part_staged_latency = 258;
+constexpr double turn_latency = 4420;  // of the kernel that turns x, and from its end to the next one's begin
 // Times what x turned takes to be read and written: where threads load pairs, single words, single 16-bit
 // elements.
-constexpr double pairs_turned = 1.41;
-constexpr double words_turned = 1.07;
-constexpr double halves_turned = 0.917;
-constexpr double copy_latency = 889;    // from the request of a turned panel to its use
-constexpr double overlap_lost = 0.234;  // of what teams could hide of each other
-constexpr double overlap_lost_in_turns = 0.109;
-constexpr double product_cycles = 0.424;  // of the tensor cores, for each product beside its columns
+constexpr double pairs_turned = 0.904;
+constexpr double words_turned = 1.1;
+constexpr double halves_turned = 2.04;
+constexpr double copy_latency = 1340;  // from the request of a turned panel to its use
+// Of what teams could hide of each other, and members of one team, who wait for the same panels; and in turns.
+constexpr double overlap_lost = 0.404;
+constexpr double shared_overlap_lost = 0.35;
+constexpr double overlap_lost_in_turns = 0.376;
+constexpr double shared_overlap_lost_in_turns = 0.22;
+constexpr double product_cycles = 0.241;  // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -309,20 +317,6 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
           ? channels_stored
           : passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
                 (staged + vectors + described) * issue_cycles;
-  // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
-  // two where parts of the box share them.
-  const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
-  const double per_group = !device::splits(c.math)         ? group_latency
-                           : device::split_buffers(c) == 2 ? split_pair_latency
-                                                           : split_group_latency;
-  const double own = tensor + groups * per_group + steps.types * chunks * chunk_latency;
-  const double warpgroups = device::multiplying_warpgroups(c);
-  const double chain = (c.in_turns ? std::max({warpgroups * own, own + epilogue, streamed})
-                                   : std::max({members * tensor, streamed, own}) + epilogue) /
-                           types +
-                       tile_latency;
-  const double added =
-      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const bool as_it_is = c.x_channels_last && !device::scales(c.math);
@@ -343,14 +337,42 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                     : std::max(loading / 1.6, put);
   const double filling = double(steps.types) / types * chunks * chunk_filled;
 
+  // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
+  // two where parts of the box share them.
+  const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
+  const double per_group = device::splits(c.math)
+                               ? device::split_buffers(c) == 2 ? split_pair_latency : split_group_latency
+                           : !c.in_turns ? group_latency
+                           : members > 1 ? shared_turn_group_latency
+                                         : turn_group_latency;
+  const double refilled = c.turned || c.resident_steps ? 0 : refill_latency;
+  const double own = tensor + groups * (per_group + refilled) +
+                     steps.types * chunks * (chunk_latency + (team_blocks - 1) * member_latency);
+  const double warpgroups = device::multiplying_warpgroups(c);
+  // In turns, the panels of a tile stay until the last member has multiplied them: the next ones are filled beside
+  // that as far as there are slots.
+  const double slots = double(c.panel_stages) / device::chunks_of(c) - 1;
+  const double unfilled = members > 1 ? (1 - std::clamp(slots, 0.0, 1.0)) * filling * types : 0;
+  const double chain = (c.in_turns ? std::max({warpgroups * own + unfilled, own + epilogue, streamed})
+                                   : std::max({members * tensor, streamed, own}) + epilogue) /
+                           types +
+                       tile_latency;
+  // The last one stores when all others are done; behind the last tile nothing is filled.
+  const double last_stored = c.in_turns ? (std::min(epilogue, (warpgroups - 1) * own) - unfilled) / types : 0;
+  const double added =
+      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
-  const double alone = teams.rounds * std::max(chain, filling) + added + filling / std::max(1.0, chunks) + 2000;
-  const double resident_load = c.resident_steps ? team_blocks * device::resident_bytes(c) / l2_bytes_per_cycle : 0;
-  const double lost = c.in_turns ? overlap_lost_in_turns : overlap_lost;
-  const double share = c.window > 1 ? window_share : 1;
-  return (std::max(together, alone) + lost * std::min(together, alone)) * share + launch_latency + resident_load +
-         (c.turned ? turn_cycles(c, shape, limits) : 0);
+  // The first panel, and weights that stay, come at the same time.
+  const double resident_copied =
+      c.resident_steps ? team_blocks * device::resident_bytes(c) / copy_bytes_per_cycle : 0;
+  const double first = std::max(filling / std::max(1.0, chunks), resident_copied);
+  const double alone = teams.rounds * std::max(chain, filling) + last_stored + added + first + 2000;
+  const double lost = members > 1  ? c.in_turns ? shared_overlap_lost_in_turns : shared_overlap_lost
+                      : c.in_turns ? overlap_lost_in_turns
+                                   : overlap_lost;
+  return std::max(together, alone) + lost * std::min(together, alone) + launch_latency +
+         device::warpgroups_of(c) * warpgroup_latency + (c.turned ? turn_cycles(c, shape, limits) : 0);
 }
 
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,

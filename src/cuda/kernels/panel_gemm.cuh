@@ -177,6 +177,7 @@ struct PanelGemm {
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
     wait_for_previous();
+    source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
     const auto fill = [&](const typename Panel::Buffer& buffer) {
@@ -402,6 +403,7 @@ struct PanelGemm {
   __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
                                    u32* memory) {
     static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
+    static_assert(C.depth_splits <= chunks && all_types_have_steps(), "who has no panel has not waited for zeros");
     constexpr int words = member_sums(C);
     const int place = tile.sum * members_of(C) + member();
     float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
@@ -476,6 +478,11 @@ struct PanelGemm {
   __device__ static constexpr bool one_group_a_chunk() {
     for (int type = 0; type < C.types; ++type)
       if (Tables::steps(type) != group_steps) return false;
+    return true;
+  }
+  __device__ static constexpr bool all_types_have_steps() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) == 0) return false;
     return true;
   }
   /// Calls `group(step)` for each group of a tile's steps.

@@ -80,6 +80,12 @@ struct XPanel {
       }
     }
 
+    /// Keeps loads, which may move otherwise, behind what the thread has waited for.
+    __device__ void load_from_here() {
+#pragma unroll
+      for (int j = 0; j < units; ++j) asm volatile("" : "+l"(source[j]));
+    }
+
     /// Loads the next chunk, whose number is `chunk`.
     __device__ void load(Buffer& buffer, int chunk) {
       constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
