@@ -21,11 +21,11 @@ void check(int by, int number) {
 
 TEST(Divisor, DividesBesideEveryMultiple) {
   std::mt19937 rng(1);
-  const auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(rng); };
+  const auto up_to = [&](int most) { return std::uniform_int_distribution<int>(0, most)(rng); };
   for (int i = 0; i < 20000; ++i) {
-    const int by = i < 4096 ? i + 1 : 1 + below(INT_MAX) / (1 << below(31));
-    const long long multiple = (long long)below(INT_MAX / by + 1) * by;
-    for (const long long number : {multiple - 1, multiple, multiple + 1, (long long)INT_MAX})
+    const int by = i < 4096 ? i + 1 : 1 + up_to(INT_MAX - 1) / (1 << up_to(30));
+    const long long multiple = static_cast<long long>(up_to(INT_MAX / by)) * by;
+    for (const long long number : {multiple - 1, multiple, multiple + 1, static_cast<long long>(INT_MAX)})
       check(by, int(std::clamp<long long>(number, 0, INT_MAX)));
   }
 }
