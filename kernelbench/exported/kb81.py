@@ -458,14 +458,10 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Whether every output along the width has one beside it that is the bias; staged in pairs, a run may reach one
-/// further.
-constexpr bool panel_beside_gap(const GemmConfig& c) { return c.width_phases == 1 && c.stride.w == 2; }
 /// Elements between two staged runs.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  if (c.panel_flat) return round_up(panel_flat_skew(c) + width, v);
-  return round_up(width + v - (panel_beside_gap(c) ? 0 : 1), v);
+  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
 }
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
@@ -2508,7 +2504,7 @@ struct PanelStore {
   // Outputs of phases without taps are the bias. Lanes whose rows are padding stage as many of these as they can, those
   // of the first phase that has taps the others.
   static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
-  static constexpr bool beside_gap = panel_beside_gap(C);  // every output has one beside it
+  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;  // every output has one behind it
 
   /// Calls `visit(phase, index)` for each of the phases without taps.
   template <class Visit>
@@ -2602,17 +2598,17 @@ struct PanelStore {
   }
 
   /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
-  /// those before; one is left then at an end of the run.
+  /// those before; one is left then at the end of the run. The phase that has taps is the first: tap 0 is its.
   __device__ static void stage_beside_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                            const RowOutput<C>& output, int half, int row) {
-    constexpr int width = panel_run_width(C), phase = phase_with_taps(C, 0);
+    static_assert(phase_with_taps(C, 0) == 0);
     Element* const at = staged_at(staging, run);
-    const int skew = skew_of<2>(run.at), first = (phase + skew) % 2;  // of a pair: the sum, or the bias
-    each_position(at + phase - first, sum, half, row, [&](Element* to, float value) {
+    const int skew = skew_of<2>(run.at);
+    each_position(at - skew, sum, half, row, [&](Element* to, float value) {
       const float own = output(value);
-      store_pair(to, first ? output.bias : own, first ? own : output.bias);
+      store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
     });
-    if (skew && lane_index() % 4 == 0) at[phase ? 0 : 2 * width - 1] = to_element<Element>(output.bias);
+    if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
   }
 
   template <bool Pairs>
@@ -2717,7 +2713,7 @@ struct PanelStore {
       const auto store_element = [&](int index, int limit) {
         if (index < limit) ptx::store(to + index, from[index]);
       };
-      if constexpr (lanes >= 2 * vector && !beside_gap) {
+      if constexpr (lanes >= 2 * vector && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
         const bool behind = place >= lanes / 2;
         store_element(behind ? tail + place - lanes / 2 : begin + place, behind ? end : head);
       } else {
@@ -5080,7 +5076,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_ff496ea5c83c_sm{architecture}",
+        name=f"tconv_kb81_e81a9e9b5652_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -424,14 +424,10 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Whether every output along the width has one beside it that is the bias; staged in pairs, a run may reach one
-/// further.
-constexpr bool panel_beside_gap(const GemmConfig& c) { return c.width_phases == 1 && c.stride.w == 2; }
 /// Elements between two staged runs.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  if (c.panel_flat) return round_up(panel_flat_skew(c) + width, v);
-  return round_up(width + v - (panel_beside_gap(c) ? 0 : 1), v);
+  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
 }
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {

@@ -52,6 +52,7 @@ class Kernel {
   void launch(const Launch& launch, const Params& params, void* stream) const {
     launch_bytes(launch.blocks, launch.threads, &params, stream, launch.early);
   }
+  /// Of a kernel that does not wait itself: it begins when the one before it is complete.
   template <class Params>
   void launch(unsigned blocks, unsigned threads, const Params& params, void* stream) const {
     launch_bytes(blocks, threads, &params, stream, false);

@@ -137,7 +137,7 @@ struct PanelStore {
   // Outputs of phases without taps are the bias. Lanes whose rows are padding stage as many of these as they can, those
   // of the first phase that has taps the others.
   static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
-  static constexpr bool beside_gap = panel_beside_gap(C);  // every output has one beside it
+  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;  // every output has one behind it
 
   /// Calls `visit(phase, index)` for each of the phases without taps.
   template <class Visit>
@@ -231,17 +231,17 @@ struct PanelStore {
   }
 
   /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
-  /// those before; one is left then at an end of the run.
+  /// those before; one is left then at the end of the run. The phase that has taps is the first: tap 0 is its.
   __device__ static void stage_beside_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                            const RowOutput<C>& output, int half, int row) {
-    constexpr int width = panel_run_width(C), phase = phase_with_taps(C, 0);
+    static_assert(phase_with_taps(C, 0) == 0);
     Element* const at = staged_at(staging, run);
-    const int skew = skew_of<2>(run.at), first = (phase + skew) % 2;  // of a pair: the sum, or the bias
-    each_position(at + phase - first, sum, half, row, [&](Element* to, float value) {
+    const int skew = skew_of<2>(run.at);
+    each_position(at - skew, sum, half, row, [&](Element* to, float value) {
       const float own = output(value);
-      store_pair(to, first ? output.bias : own, first ? own : output.bias);
+      store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
     });
-    if (skew && lane_index() % 4 == 0) at[phase ? 0 : 2 * width - 1] = to_element<Element>(output.bias);
+    if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
   }
 
   template <bool Pairs>
@@ -346,7 +346,7 @@ struct PanelStore {
       const auto store_element = [&](int index, int limit) {
         if (index < limit) ptx::store(to + index, from[index]);
       };
-      if constexpr (lanes >= 2 * vector && !beside_gap) {
+      if constexpr (lanes >= 2 * vector && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
         const bool behind = place >= lanes / 2;
         store_element(behind ? tail + place - lanes / 2 : begin + place, behind ? end : head);
       } else {
