@@ -80,7 +80,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders << ", .fill_buffers = " << c.fill_buffers
       << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
-      << ", .in_turns = " << text(c.in_turns) << ", .depth_splits = " << c.depth_splits << "};\n";
+      << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
+      << ", .depth_splits = " << c.depth_splits << "};\n";
   return out.str();
 }
 

@@ -100,6 +100,7 @@ struct GemmConfig {
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
+  bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
   int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
 
   constexpr bool operator==(const GemmConfig&) const = default;

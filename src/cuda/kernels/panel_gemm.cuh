@@ -380,6 +380,13 @@ struct PanelGemm {
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);
+      if constexpr (C.fills) {
+        static_assert(!C.in_turns);
+        if (Tables::steps(tile.type) == 0) {
+          Store::fill(p, tile, outputs, part() * position_tiles);
+          continue;
+        }
+      }
       float sum[position_tiles][registers];
       if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);

@@ -26,10 +26,13 @@ struct Select<false, A, B> {
   using Type = B;
 };
 
-/// The tiles of a team: every `stride`th from its own.
+/// The tiles of a team: every `stride`th from its own. Where types without taps are filled, so many from one to the
+/// next that a team has all types of a box, one after the other: teams have equal work then.
 template <GemmConfig C, class Tables>
 struct TeamSchedule {
   static constexpr bool resident = C.resident_steps > 0;
+  static constexpr int in_turn = C.fills ? C.types : 1;
+  static_assert(!C.fills || (!resident && C.depth_splits == 1));
   int block, box, box_stride, boxes;
   __device__ TeamSchedule(const ForwardParams& p, int team) {
     constexpr int blocks = block_sets_of(C);
@@ -39,12 +42,17 @@ struct TeamSchedule {
       boxes = p.tiles / blocks;
     } else {
       block = 0;
-      box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+      box = (blockIdx.x * C.teams + team) * in_turn, box_stride = gridDim.x * C.teams;
       boxes = p.tiles;
     }
   }
   __device__ bool done() const { return box >= boxes; }
-  __device__ void advance() { box += box_stride; }
+  __device__ void advance() {
+    if constexpr (in_turn > 1)
+      box += box % in_turn < in_turn - 1 ? 1 : (box_stride - 1) * in_turn + 1;
+    else
+      box += box_stride;
+  }
   __device__ Tile tile(const ForwardParams& p) const {
     return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
   }

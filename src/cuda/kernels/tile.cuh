@@ -17,7 +17,8 @@ struct Tile {
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
   /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
-  /// have the longest. (The general kernel works out tiles too often for the division.)
+  /// have the longest, unless a team has all types of a box in turn. (The general kernel works out tiles too often for
+  /// the division.)
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = block_sets_of(C);
@@ -25,7 +26,8 @@ struct Tile {
     index /= C.depth_splits;
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1 && !C.fills)
+      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     Tile t = decode<C>(p, block, box);
     t.sum = index, t.split = split;
     return t;

@@ -17,6 +17,14 @@ __device__ u32 bits_of(Half value) {
   return value.bits;
 }
 
+template <class Element>
+__device__ Element element_of(u32 bits) {
+  if constexpr (sizeof(Element) == 2)
+    return {static_cast<u16>(bits)};
+  else
+    return __uint_as_float(bits);
+}
+
 /// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
 template <class Element>
 __device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, int shift) {

@@ -110,6 +110,29 @@ struct PanelChannelStore {
       store_elements(p, tile, outputs, sum, first_product);
   }
 
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
+    constexpr int width = stages_channels(C) ? vector : 1, vectors = C.rows / width;
+    constexpr int together = warpgroup_size / vectors;
+    if (thread() >= together * vectors) return;
+    const Row row(p, tile, thread() % vectors * width);
+    const uint4 bias = biases(p, row);
+#pragma unroll 1
+    for (int product = first_product; product < first_product + position_tiles; ++product)
+#pragma unroll 1
+      for (int column = thread() / vectors; column < columns; column += together) {
+        const Output output(p, tile, row, Place(p, product, column));
+        if constexpr (width > 1) {
+          if (output.exists(p)) ptx::store(output.at, bias);
+          fill_gaps(p, row, output, bias);
+        } else {
+          const Element element = to_element<Element>(row.bias(p));
+          if (output.exists(p)) *output.at = element;
+          fill_gaps(p, row, output, element);
+        }
+      }
+  }
+
  private:
   __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
@@ -188,10 +211,10 @@ struct PanelChannelStore {
       }
   }
 
-  /// What the phases without taps hold at the channels of a vector.
+  /// What outputs without taps hold at the channels of a vector.
   __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
     uint4 result{};
-    if constexpr (C.width_phases < C.stride.w) {
+    if constexpr (stages_channels(C) && (C.fills || C.width_phases < C.stride.w)) {
       Element* const elements = reinterpret_cast<Element*>(&result);
 #pragma unroll
       for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));

@@ -25,6 +25,12 @@ struct PanelStore {
   static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
   static_assert(8 % slots == 0, "eight rows are whole lines");
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
+  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
+  static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
+  static constexpr int run_lanes = max_of(4 * slots, long_runs ? 16 : 8);
+  static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
   using Sums = float[position_tiles][columns / 2];
 
   /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
@@ -75,9 +81,26 @@ struct PanelStore {
           else
             stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
           __syncwarp();
-          store_vectors(staging, run);
+          store_runs(run, [&](int own) { return Staged{staging + own * line_stride}; });
           __syncwarp();
         }
+      }
+    }
+  }
+
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
+    constexpr int runs = C.panel_flat ? box_rows(C) : position_tiles * C.product_rows;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
+      const LineRuns line(p, tile, first_line(half) + line_of_lane());
+      const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
+#pragma unroll 1
+      for (int i = 0; i < runs; ++i) {
+        const Run run = C.panel_flat ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
+                                     : line.of_product(p, tile, first_product + i / C.product_rows, i % C.product_rows);
+        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * 4 * slots)); });
       }
     }
   }
@@ -308,50 +331,69 @@ struct PanelStore {
     return result;
   }
 
-  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
-  /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
-  /// run: where a lane stores, and from where, is a constant from its first vector on.
-  __device__ static void store_vectors(const Element* staging, const Run& staged) {
-    constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
-    const int place = lane_index() % lanes;
+  /// What a run is stored from: where its vectors are staged,
+  struct Staged {
+    const Element* from;
+    __device__ uint4 vector_at(int index) const { return *reinterpret_cast<const uint4*>(from + index); }
+    __device__ Element element_at(int index) const { return from[index]; }
+  };
+  /// or one number.
+  struct Filled {
+    u32 bits;
+    __device__ explicit Filled(u32 of_element) : bits(of_element) {}
+    __device__ uint4 vector_at(int) const {
+      const u32 word = sizeof(Element) == 2 ? bits | bits << 16 : bits;
+      return make_uint4(word, word, word, word);
+    }
+    __device__ Element element_at(int) const { return element_of<Element>(bits); }
+  };
+
+  /// Vectors are aligned in memory and in the staging buffer, and the first one may begin before the run: where a lane
+  /// stores, and from where, is a constant from its first vector on. `source_of(line)` is what the run of a line is
+  /// stored from.
+  template <class Source>
+  __device__ static void store_runs(const Run& of_lane, const Source& source_of) {
+    constexpr int lanes = run_lanes, unit = whole_unit, together = 4;
+    constexpr int vectors = run_stride / vector + (long_runs ? 7 : 0);  // from the beginning of a line of memory on
+    const int index = lane_index() % lanes;
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
-      const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
-      const Element* const from = staging + own * line_stride;
+      const Run run = lanes == 4 * slots ? of_lane : run_of(of_lane, own * 4 * slots);
+      const auto source = source_of(own);
       const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
       Element* const to = run.at - skew;
-      // The first of the vectors that are whole, and how many there are.
-      const int first_whole = (begin + vector - 1) / vector;
-      const u32 whole = u32(max(end / vector - first_whole, 0));
-      const Element* const own_from = from + place * vector;
+      // Outputs from `head` to `tail` are whole vectors, or whole sectors.
+      const int place = index - (long_runs ? int(reinterpret_cast<u64>(to) / 16 % 8) : 0);
+      const int lead = long_runs ? skew_of<unit>(to) : 0;
+      const int head = min(round_up(begin + lead, unit) - lead, end), tail = max(head, ((end + lead) & -unit) - lead);
+      const u32 from_head = u32(place * vector - head), whole = u32(tail - head);
       Element* own_to = to + place * vector;
       asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
 #pragma unroll
       for (int first = 0; first < vectors; first += lanes * together) {
         uint4 value[together];
+        bool exists[together];
 #pragma unroll
         for (int i = 0; i < together; ++i) {
           const int next = first + i * lanes;
-          if (next + place < vectors) value[i] = *reinterpret_cast<const uint4*>(own_from + next * vector);
+          exists[i] = next < vectors && from_head + u32(next * vector) < whole;
+          if (long_runs ? exists[i] : next + place < vectors) value[i] = source.vector_at((place + next) * vector);
         }
 #pragma unroll
-        for (int i = 0; i < together; ++i) {
-          const int next = first + i * lanes;
-          if (next < vectors && u32(place - first_whole + next) < whole) ptx::store(own_to + next * vector, value[i]);
-        }
+        for (int i = 0; i < together; ++i)
+          if (exists[i]) ptx::store(own_to + (first + i * lanes) * vector, value[i]);
       }
-      // What is before the first whole vector, and behind the last one, a lane each.
-      const int head = min(first_whole * vector, end), tail = max(head, end & -vector);
-      const auto store_element = [&](int index, int limit) {
-        if (index < limit) ptx::store(to + index, from[index]);
+      // What is before them and behind them, a lane each.
+      const auto store_element = [&](int own, int limit) {
+        if (own < limit) ptx::store(to + own, source.element_at(own));
       };
-      if constexpr (lanes >= 2 * vector && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
-        const bool behind = place >= lanes / 2;
-        store_element(behind ? tail + place - lanes / 2 : begin + place, behind ? end : head);
+      if constexpr (lanes >= 2 * unit && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
+        const bool behind = index >= lanes / 2;
+        store_element(behind ? tail + index - lanes / 2 : begin + index, behind ? end : head);
       } else {
-        store_element(begin + place, head);
-        store_element(tail + place, end);
+        store_element(begin + index, head);
+        store_element(tail + index, end);
       }
     }
   }
