@@ -134,6 +134,7 @@ struct GemmConfig {
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
+  bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
   int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
 
   constexpr bool operator==(const GemmConfig&) const = default;
@@ -798,7 +799,8 @@ struct Tile {
 
   /// Row blocks run fastest: they share the box. For teams they begin with another one in every round of the grid:
   /// types differ in their steps, and where the grid is a multiple of their number, the same teams would always
-  /// have the longest. (The general kernel works out tiles too often for the division.)
+  /// have the longest, unless a team has all types of a box in turn. (The general kernel works out tiles too often for
+  /// the division.)
   template <GemmConfig C>
   __device__ static Tile decode(const ForwardParams& p, int index) {
     constexpr int count = block_sets_of(C);
@@ -806,7 +808,8 @@ struct Tile {
     index /= C.depth_splits;
     const int box = index / count;
     int block = index % count;
-    if constexpr (C.teams > 0 && C.types > 1) block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
+    if constexpr (C.teams > 0 && C.types > 1 && !C.fills)
+      block = (block + box / max(int(gridDim.x) * C.teams / count, 1)) % count;
     Tile t = decode<C>(p, block, box);
     t.sum = index, t.split = split;
     return t;
@@ -1820,6 +1823,14 @@ __device__ u32 bits_of(Half value) {
   return value.bits;
 }
 
+template <class Element>
+__device__ Element element_of(u32 bits) {
+  if constexpr (sizeof(Element) == 2)
+    return {static_cast<u16>(bits)};
+  else
+    return __uint_as_float(bits);
+}
+
 /// Sixteen bytes from `shift` elements on, of the 32 bytes low, high.
 template <class Element>
 __device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, int shift) {
@@ -2233,6 +2244,29 @@ struct PanelChannelStore {
       store_elements(p, tile, outputs, sum, first_product);
   }
 
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
+    constexpr int width = stages_channels(C) ? vector : 1, vectors = C.rows / width;
+    constexpr int together = warpgroup_size / vectors;
+    if (thread() >= together * vectors) return;
+    const Row row(p, tile, thread() % vectors * width);
+    const uint4 bias = biases(p, row);
+#pragma unroll 1
+    for (int product = first_product; product < first_product + position_tiles; ++product)
+#pragma unroll 1
+      for (int column = thread() / vectors; column < columns; column += together) {
+        const Output output(p, tile, row, Place(p, product, column));
+        if constexpr (width > 1) {
+          if (output.exists(p)) ptx::store(output.at, bias);
+          fill_gaps(p, row, output, bias);
+        } else {
+          const Element element = to_element<Element>(row.bias(p));
+          if (output.exists(p)) *output.at = element;
+          fill_gaps(p, row, output, element);
+        }
+      }
+  }
+
  private:
   __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
@@ -2311,10 +2345,10 @@ struct PanelChannelStore {
       }
   }
 
-  /// What the phases without taps hold at the channels of a vector.
+  /// What outputs without taps hold at the channels of a vector.
   __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
     uint4 result{};
-    if constexpr (C.width_phases < C.stride.w) {
+    if constexpr (stages_channels(C) && (C.fills || C.width_phases < C.stride.w)) {
       Element* const elements = reinterpret_cast<Element*>(&result);
 #pragma unroll
       for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
@@ -2392,6 +2426,12 @@ struct PanelStore {
   static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
   static_assert(8 % slots == 0, "eight rows are whole lines");
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
+  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
+  static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
+  static constexpr int run_lanes = max_of(4 * slots, long_runs ? 16 : 8);
+  static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
   using Sums = float[position_tiles][columns / 2];
 
   /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
@@ -2442,9 +2482,26 @@ struct PanelStore {
           else
             stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
           __syncwarp();
-          store_vectors(staging, run);
+          store_runs(run, [&](int own) { return Staged{staging + own * line_stride}; });
           __syncwarp();
         }
+      }
+    }
+  }
+
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
+    constexpr int runs = C.panel_flat ? box_rows(C) : position_tiles * C.product_rows;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
+      const LineRuns line(p, tile, first_line(half) + line_of_lane());
+      const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
+#pragma unroll 1
+      for (int i = 0; i < runs; ++i) {
+        const Run run = C.panel_flat ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
+                                     : line.of_product(p, tile, first_product + i / C.product_rows, i % C.product_rows);
+        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * 4 * slots)); });
       }
     }
   }
@@ -2675,50 +2732,69 @@ struct PanelStore {
     return result;
   }
 
-  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
-  /// line of memory. Vectors are aligned in memory and in the staging buffer, and the first one may begin before the
-  /// run: where a lane stores, and from where, is a constant from its first vector on.
-  __device__ static void store_vectors(const Element* staging, const Run& staged) {
-    constexpr int lanes = max_of(4 * slots, 8), vectors = run_stride / vector, together = 4;
-    const int place = lane_index() % lanes;
+  /// What a run is stored from: where its vectors are staged,
+  struct Staged {
+    const Element* from;
+    __device__ uint4 vector_at(int index) const { return *reinterpret_cast<const uint4*>(from + index); }
+    __device__ Element element_at(int index) const { return from[index]; }
+  };
+  /// or one number.
+  struct Filled {
+    u32 bits;
+    __device__ explicit Filled(u32 of_element) : bits(of_element) {}
+    __device__ uint4 vector_at(int) const {
+      const u32 word = sizeof(Element) == 2 ? bits | bits << 16 : bits;
+      return make_uint4(word, word, word, word);
+    }
+    __device__ Element element_at(int) const { return element_of<Element>(bits); }
+  };
+
+  /// Vectors are aligned in memory and in the staging buffer, and the first one may begin before the run: where a lane
+  /// stores, and from where, is a constant from its first vector on. `source_of(line)` is what the run of a line is
+  /// stored from.
+  template <class Source>
+  __device__ static void store_runs(const Run& of_lane, const Source& source_of) {
+    constexpr int lanes = run_lanes, unit = whole_unit, together = 4;
+    constexpr int vectors = run_stride / vector + (long_runs ? 7 : 0);  // from the beginning of a line of memory on
+    const int index = lane_index() % lanes;
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
-      const Run run = lanes == 4 * slots ? staged : run_of(staged, own * 4 * slots);
-      const Element* const from = staging + own * line_stride;
+      const Run run = lanes == 4 * slots ? of_lane : run_of(of_lane, own * 4 * slots);
+      const auto source = source_of(own);
       const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
       Element* const to = run.at - skew;
-      // The first of the vectors that are whole, and how many there are.
-      const int first_whole = (begin + vector - 1) / vector;
-      const u32 whole = u32(max(end / vector - first_whole, 0));
-      const Element* const own_from = from + place * vector;
+      // Outputs from `head` to `tail` are whole vectors, or whole sectors.
+      const int place = index - (long_runs ? int(reinterpret_cast<u64>(to) / 16 % 8) : 0);
+      const int lead = long_runs ? skew_of<unit>(to) : 0;
+      const int head = min(round_up(begin + lead, unit) - lead, end), tail = max(head, ((end + lead) & -unit) - lead);
+      const u32 from_head = u32(place * vector - head), whole = u32(tail - head);
       Element* own_to = to + place * vector;
       asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
 #pragma unroll
       for (int first = 0; first < vectors; first += lanes * together) {
         uint4 value[together];
+        bool exists[together];
 #pragma unroll
         for (int i = 0; i < together; ++i) {
           const int next = first + i * lanes;
-          if (next + place < vectors) value[i] = *reinterpret_cast<const uint4*>(own_from + next * vector);
+          exists[i] = next < vectors && from_head + u32(next * vector) < whole;
+          if (long_runs ? exists[i] : next + place < vectors) value[i] = source.vector_at((place + next) * vector);
         }
 #pragma unroll
-        for (int i = 0; i < together; ++i) {
-          const int next = first + i * lanes;
-          if (next < vectors && u32(place - first_whole + next) < whole) ptx::store(own_to + next * vector, value[i]);
-        }
+        for (int i = 0; i < together; ++i)
+          if (exists[i]) ptx::store(own_to + (first + i * lanes) * vector, value[i]);
       }
-      // What is before the first whole vector, and behind the last one, a lane each.
-      const int head = min(first_whole * vector, end), tail = max(head, end & -vector);
-      const auto store_element = [&](int index, int limit) {
-        if (index < limit) ptx::store(to + index, from[index]);
+      // What is before them and behind them, a lane each.
+      const auto store_element = [&](int own, int limit) {
+        if (own < limit) ptx::store(to + own, source.element_at(own));
       };
-      if constexpr (lanes >= 2 * vector && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
-        const bool behind = place >= lanes / 2;
-        store_element(behind ? tail + place - lanes / 2 : begin + place, behind ? end : head);
+      if constexpr (lanes >= 2 * unit && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
+        const bool behind = index >= lanes / 2;
+        store_element(behind ? tail + index - lanes / 2 : begin + index, behind ? end : head);
       } else {
-        store_element(begin + place, head);
-        store_element(tail + place, end);
+        store_element(begin + index, head);
+        store_element(tail + index, end);
       }
     }
   }
@@ -3006,10 +3082,13 @@ struct Select<false, A, B> {
   using Type = B;
 };
 
-/// The tiles of a team: every `stride`th from its own.
+/// The tiles of a team: every `stride`th from its own. Where types without taps are filled, so many from one to the
+/// next that a team has all types of a box, one after the other: teams have equal work then.
 template <GemmConfig C, class Tables>
 struct TeamSchedule {
   static constexpr bool resident = C.resident_steps > 0;
+  static constexpr int in_turn = C.fills ? C.types : 1;
+  static_assert(!C.fills || (!resident && C.depth_splits == 1));
   int block, box, box_stride, boxes;
   __device__ TeamSchedule(const ForwardParams& p, int team) {
     constexpr int blocks = block_sets_of(C);
@@ -3019,12 +3098,17 @@ struct TeamSchedule {
       boxes = p.tiles / blocks;
     } else {
       block = 0;
-      box = blockIdx.x * C.teams + team, box_stride = gridDim.x * C.teams;
+      box = (blockIdx.x * C.teams + team) * in_turn, box_stride = gridDim.x * C.teams;
       boxes = p.tiles;
     }
   }
   __device__ bool done() const { return box >= boxes; }
-  __device__ void advance() { box += box_stride; }
+  __device__ void advance() {
+    if constexpr (in_turn > 1)
+      box += box % in_turn < in_turn - 1 ? 1 : (box_stride - 1) * in_turn + 1;
+    else
+      box += box_stride;
+  }
   __device__ Tile tile(const ForwardParams& p) const {
     return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
   }
@@ -3808,6 +3892,13 @@ struct PanelGemm {
     for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);
+      if constexpr (C.fills) {
+        static_assert(!C.in_turns);
+        if (Tables::steps(tile.type) == 0) {
+          Store::fill(p, tile, outputs, part() * position_tiles);
+          continue;
+        }
+      }
       float sum[position_tiles][registers];
       if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
@@ -4477,7 +4568,7 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     5,};
@@ -4538,13 +4629,13 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 5, .stages = 0, .x_stages = 0, .octet_group = 1,
     .resident_steps = 5, .blocks_per_sm = 1,
     .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 4, .product_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
+    .panel_columns = 160, .panel_stages = 6, .product_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .fills = false, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
     5,};
@@ -4576,17 +4667,16 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-        "}, %96, %97, p, 1, 1, 0, 0;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4596,9 +4686,7 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4610,7 +4698,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 125208;
+constexpr int shared_bytes = 131416;
 }  // namespace kernel_0
 namespace kernel_1 {
 
@@ -4622,13 +4710,13 @@ constexpr GemmConfig config{
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
-    .box = {1, 1, 192}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
+    .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 5, .stages = 0, .x_stages = 0, .octet_group = 1,
     .resident_steps = 5, .blocks_per_sm = 1,
     .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 4, .product_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .depth_splits = 1};
+    .panel_columns = 160, .panel_stages = 6, .product_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .fills = false, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
     5,};
@@ -4660,17 +4748,16 @@ struct Tables {
 
 struct Wgmma {
   /// d = a·b, or d += a·b where `add`.
-  __device__ static void multiply(float (&d)[96], u64 a, u64 b, bool add) {
+  __device__ static void multiply(float (&d)[80], u64 a, u64 b, bool add) {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-        "}, %96, %97, p, 1, 1, 0, 0;\n}\n"
+        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
+        "}, %80, %81, p, 1, 1, 0, 0;\n}\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
           "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
           "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -4680,9 +4767,7 @@ struct Wgmma {
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
           "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
           "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79])
         : "l"(a), "l"(b), "r"(int(add)));
   }
 };
@@ -4694,7 +4779,7 @@ __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
   Kernel::run(params);
 }
 
-constexpr int shared_bytes = 125208;
+constexpr int shared_bytes = 131416;
 }  // namespace kernel_1
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
@@ -4722,7 +4807,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     5,};
@@ -4779,7 +4864,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     5,};
@@ -4834,7 +4919,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .depth_splits = 1};
+    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
     5,};
@@ -5061,7 +5146,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_9c1c4d67a7af_sm{architecture}",
+        name=f"tconv_kb74_43000fb4251d_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -15,69 +15,79 @@ using device::Math;
 using device::round_up;
 using std::int64_t;
 
-constexpr double l2_bytes_per_cycle = 18.8;
-constexpr double weight_share = 0.324;  // of the cost of other bytes: all multiprocessors read the same
-constexpr double fill_share = 0.973;    // of x that threads load
-constexpr double memory_bytes_per_cycle = 19;
-constexpr double ragged_bytes = 177;       // what a run's two partial sectors cost
-constexpr double ragged_row_bytes = 72.8;  // and of one that is a whole row, whose neighbour completes them
-constexpr double sector_share = 0.503;     // of a sector that a single output takes
-constexpr double group_latency = 175;      // a barrier, descriptors made uniform
+constexpr double l2_bytes_per_cycle = 18.4;
+constexpr double weight_share = 0.34;  // of the cost of other bytes: all multiprocessors read the same
+constexpr double fill_share = 1.28;    // of x that threads load
+// Times that, where two warpgroups load, and where threads hold a second chunk: more loads are under way.
+constexpr double second_loader = 0.914;
+constexpr double second_buffer = 1.23;
+constexpr double second_scaled_buffer = 0.751;
+constexpr double memory_bytes_per_cycle = 18.5;
+constexpr double ragged_bytes = 119;       // what a run's two partial sectors cost
+constexpr double ragged_row_bytes = 60.4;  // and of one that is a whole row, whose neighbour completes them
+constexpr double sector_share = 0.265;     // of a sector that a single output takes
+constexpr double group_latency = 154;      // a barrier, descriptors made uniform
 // The same where nobody else multiplies meanwhile: in turns, of teams and of members of one.
-constexpr double turn_group_latency = 189;
-constexpr double shared_turn_group_latency = 52.7;
-constexpr double split_pair_latency = 82.4;  // of fp32 whose sums are added while others are formed, and of other
-constexpr double split_group_latency = 513;  // of fp32, whose sums are added after each few products
-constexpr double chunk_latency = 46;         // a barrier
-constexpr double weight_latency = 976;       // from the request of a slab to its use
-constexpr double refill_latency = 303;       // of a slab that a thread who multiplies has requested
-constexpr double fill_latency = 293;         // of a chunk that is loaded when the one before it is in its panel
-constexpr double load_cycles = 2.12;         // of a thread, for each load
-constexpr double scale_latency = 594;        // of the largest number of a chunk, which all its threads wait for
+constexpr double turn_group_latency = 175;
+constexpr double shared_turn_group_latency = 39.9;
+constexpr double split_pair_latency = 70.2;  // of fp32 whose sums are added while others are formed, and of other
+constexpr double split_group_latency = 429;  // of fp32, whose sums are added after each few products
+constexpr double chunk_latency = 98.6;       // a barrier
+constexpr double weight_latency = 943;       // from the request of a slab to its use
+constexpr double refill_latency = 362;       // of a slab that a thread who multiplies has requested
+constexpr double fill_latency = 97.4;        // of a chunk that is loaded when the one before it is in its panel
+constexpr double loading_overlap = 1.47;     // of a chunk that is loaded while the one before it is put there
+constexpr double load_cycles = 1.93;         // of a thread, for each load
+constexpr double scale_latency = 751;        // of the largest number of a chunk, which all its threads wait for
 // Times what it takes to put a slice into a panel, where that is eight numbers, scaled and rounded; and channels
 // last.
-constexpr double half_put = 2.68;
-constexpr double half_slice_put = 1.26;
-constexpr double tile_latency = 685;     // its place and its runs worked out
-constexpr double pass_latency = 16;      // of the epilogue
-constexpr double window_latency = 119;   // and more of one whose runs start at whole sectors
-constexpr double joined_latency = 1.46;  // and more for each other row that the product covers
-constexpr double part_latency = 196;     // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.37;    // of a warp, for an instruction outside the products
-constexpr double launch_latency = 580;
-constexpr double warpgroup_latency = 907;        // and for each warpgroup of a block
-constexpr double member_latency = 161;           // of a chunk, for each other channel block that reads its panel
-constexpr double staged_instructions = 2.8;      // for an output of a product that is one row, staged
-constexpr double stored_instructions = 28.7;     // for a vector of them, stored
-constexpr double end_instructions = 60.7;        // and for the ends of a run
-constexpr double flat_instructions = 6.34;       // for an output of flat products with a halo, staged
-constexpr double run_vector_instructions = 107;  // for a vector of theirs, stored
-constexpr double joined_vectors = 3.03;          // so much more where memory aligns rows otherwise
-constexpr double run_instructions = 376;         // for a run of flat products
-constexpr double shared_rate = 0.75;             // of 128 bytes a cycle
-constexpr double put_instructions = 30.5;        // for each position and four words
-constexpr double element_load_cycles = 29.4;     // of a thread, for each 16-bit element that it loads by itself
-constexpr double slice_instructions = 1.99;      // channels last, for each position and four words
+constexpr double half_put = 3.15;
+constexpr double half_slice_put = 0.665;
+constexpr double tile_latency = 752;     // its place and its runs worked out
+constexpr double pass_latency = 66.6;    // of the epilogue
+constexpr double window_latency = 46;    // and more of one whose runs start at whole sectors
+constexpr double joined_latency = 3.89;  // and more for each other row that the product covers
+constexpr double part_latency = 157;     // of the part of a sum that another tile has left
+constexpr double issue_cycles = 2.02;    // of a warp, for an instruction outside the products
+constexpr double launch_latency = 296;
+constexpr double warpgroup_latency = 970;        // and for each warpgroup of a block
+constexpr double member_latency = 164;           // of a chunk, for each other channel block that reads its panel
+constexpr double staged_instructions = 7.16;     // for an output of a product that is one row, staged
+constexpr double stored_instructions = 24.4;     // for a vector of them, stored
+constexpr double end_instructions = 48.3;        // and for the ends of a run
+constexpr double flat_instructions = 4.83;       // for an output of flat products with a halo, staged
+constexpr double run_vector_instructions = 164;  // for a vector of theirs, stored
+constexpr double joined_vectors = 2.74;          // so much more where memory aligns rows otherwise
+constexpr double run_instructions = 385;         // for a run of flat products
+constexpr double filled_share = 0.321;  // of what an output takes that is staged, where it is filled with the bias
+constexpr double shared_rate = 0.758;   // of 128 bytes a cycle
+constexpr double put_instructions = 26.6;     // for each position and four words
+constexpr double element_load_cycles = 28.1;  // of a thread, for each 16-bit element that it loads by itself
+constexpr double slice_instructions = 2.05;   // channels last, for each position and four words
 // Channels last: for a stored vector of a product of one row, of several, and of a flat one; for an output stored
 // by itself; and of a few positions of all rows, which meet in shared memory.
-constexpr double vector_instructions = 12.9;
-constexpr double joined_vector_instructions = 44.9;
-constexpr double flat_vector_instructions = 45.2;
-constexpr double single_instructions = 40.6;
-constexpr double part_staged_latency = 258;
-constexpr double turn_latency = 4420;  // of the kernel that turns x, and from its end to the next one's begin
-// Times what x turned takes to be read and written: where threads load pairs, single words, single 16-bit
-// elements.
-constexpr double pairs_turned = 0.904;
-constexpr double words_turned = 1.1;
-constexpr double halves_turned = 2.04;
-constexpr double copy_latency = 1340;  // from the request of a turned panel to its use
+constexpr double vector_instructions = 8.03;
+constexpr double joined_vector_instructions = 38.9;
+constexpr double flat_vector_instructions = 66.2;
+constexpr double single_instructions = 66.9;
+constexpr double part_staged_latency = 296;
+constexpr double turn_latency = 4510;  // of the kernel that turns x, and from its end to the next one's begin
+// Of x that is turned, bytes a cycle of a multiprocessor: of x itself, and of panels; and of those that are
+// scaled, for which the inputs of a panel are read twice, from near.
+constexpr double turn_read_rate = 152;
+constexpr double turned_rate = 11;
+constexpr double scaled_turned_rate = 6.55;
+// Times that, where threads load single words or single 16-bit elements, not pairs.
+constexpr double words_turned = 1.09;
+constexpr double halves_turned = 1.48;
+constexpr double copy_latency = 1470;  // from the request of a turned panel to its use
 // Of what teams could hide of each other, and members of one team, who wait for the same panels; and in turns.
-constexpr double overlap_lost = 0.404;
-constexpr double shared_overlap_lost = 0.35;
-constexpr double overlap_lost_in_turns = 0.376;
-constexpr double shared_overlap_lost_in_turns = 0.22;
-constexpr double product_cycles = 0.241;  // of the tensor cores, for each product beside its columns
+constexpr double overlap_lost = 0.302;
+constexpr double shared_overlap_lost = 0.278;
+constexpr double overlap_lost_in_turns = 0.278;
+constexpr double shared_overlap_lost_in_turns = 0.061;
+constexpr double parts_overlap_lost_in_turns = 0.185;  // of members that are parts of a box
+constexpr double product_cycles = 0.22;                // of the tensor cores, for each product beside its columns
 
 /// The fewest positions of a tile, and of a product. Of several inputs each, few are many inputs, and no other
 /// kernel serves what would be less.
@@ -90,6 +100,7 @@ int least_columns(const GemmConfig& c) {
 
 constexpr double most_turned_bytes = 1 << 30;  // of workspace
 constexpr int most_product_rows = 16;
+constexpr int most_panels = 6;    // slots
 constexpr int most_splits = 16;   // tiles that share a sum
 constexpr int least_joined = 96;  // positions of a tile whose products cover several rows
 
@@ -224,11 +235,9 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
   const double turned = turned_bytes(c, shape);
   const double x = double(shape.batch) * c.groups * c.group_in * device::element_bytes(c) *
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
-  const double slower = c.x_vector > 1                  ? pairs_turned
-                        : device::element_bytes(c) == 2 ? halves_turned
-                                                        : words_turned;
-  const double read = device::scales(c.math) ? 1.5 * x : x;  // twice, the second time from near
-  return turn_latency + slower * (read + turned) / (memory_bytes_per_cycle * limits.multiprocessors);
+  const double slower = c.x_vector > 1 ? 1 : device::element_bytes(c) == 2 ? halves_turned : words_turned;
+  const double written = turned / (device::scales(c.math) ? scaled_turned_rate : turned_rate);
+  return turn_latency + slower * (x / turn_read_rate + written) / limits.multiprocessors;
 }
 
 }  // namespace
@@ -237,6 +246,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const Steps steps(rows);
   const Int3 boxes = boxes_of(c, shape);
   const double types = double(rows.types.size());
+  const double staged_types = c.fills ? steps.types + filled_share * (types - steps.types) : types;
   const double products = products_per_step(c.math);
   const double chunks = ceil_div(device::chunks_of(c), c.depth_splits);  // of a tile
   const double octets = device::octets_of(c) * chunks / device::chunks_of(c), tiles = c.position_tiles;
@@ -251,7 +261,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_inputs(c);
   const double loaded = device::channels_per_word(c) * element;  // bytes of x that become a word
   const double shared =
-      members * (issued * (64 + c.panel_columns) / 4.0 + types * outputs * (2 + element / 4) / 32) +
+      members * (issued * (64 + c.panel_columns) / 4.0 + staged_types * outputs * (2 + element / 4) / 32) +
       x_words * ((c.turned ? 0 : loaded / 4) + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
@@ -269,7 +279,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                         runs / c.depth_splits * ragged + shared_sums;
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
-  const double x_copied = c.turned ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share;
+  const double under_way = (c.loaders == 2 ? second_loader : 1) * (c.fill_buffers == 1      ? 1
+                                                                   : device::scales(c.math) ? second_scaled_buffer
+                                                                                            : second_buffer);
+  const double x_copied =
+      c.turned ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share * under_way;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * written + team_blocks * x_unique;
   // Copies of weights and of turned panels, one after the other.
@@ -283,31 +297,31 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
-  const double passes = types * 2 * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
+  const double passes = staged_types * 2 * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
   const bool aligned = shape.output[2] % vector == 0;
-  const double sums = types * panel_positions(c) / 2.0;  // of a thread
+  const double sums = staged_types * panel_positions(c) / 2.0;  // of a thread
   const double staged =
       sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w / c.width_phases;
   // Of a run the lanes of its line store a vector each, some times over, and its ends.
   const int lanes_of_line = std::max(4 * c.width_slots, 8);
   const double of_run =
       ceil_div(device::panel_run_stride(c) / vector, lanes_of_line) * stored_instructions + end_instructions;
-  const double vectors =
-      !c.panel_flat ? passes * device::panel_pass_lines(c) * lanes_of_line / 32.0 * of_run
-                    : types * outputs / vector / 128 * run_vector_instructions * (aligned ? 1 : joined_vectors);
+  const double vectors = !c.panel_flat ? passes * device::panel_pass_lines(c) * lanes_of_line / 32.0 * of_run
+                                       : staged_types * outputs / vector / 128 * run_vector_instructions *
+                                             (aligned ? 1 : joined_vectors);
   const double described =
       !c.panel_flat
           ? 0
           : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) * run_instructions;
   // Channels last.
-  const double parts_staged = types * tiles * ceil_div(c.panel_columns, device::staged_columns(c));
+  const double parts_staged = staged_types * tiles * ceil_div(c.panel_columns, device::staged_columns(c));
   const double channels_stored =
       !device::stages_channels(c)
-          ? types * pass_latency + sums * single_instructions * c.stride.w / c.width_phases * issue_cycles
-          : parts_staged * part_staged_latency + (sums * 3 + types * outputs / vector / 128 *
+          ? staged_types * pass_latency + sums * single_instructions * c.stride.w / c.width_phases * issue_cycles
+          : parts_staged * part_staged_latency + (sums * 3 + staged_types * outputs / vector / 128 *
                                                                  (c.panel_flat         ? flat_vector_instructions
                                                                   : c.product_rows > 1 ? joined_vector_instructions
                                                                                        : vector_instructions)) *
@@ -334,7 +348,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                          (elements ? units * 8 * element_load_cycles : 0);
   const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? loading + put
-                                                    : std::max(loading / 1.6, put);
+                                                    : std::max(loading / loading_overlap, put);
   const double filling = double(steps.types) / types * chunks * chunk_filled;
 
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
@@ -368,9 +382,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       c.resident_steps ? team_blocks * device::resident_bytes(c) / copy_bytes_per_cycle : 0;
   const double first = std::max(filling / std::max(1.0, chunks), resident_copied);
   const double alone = teams.rounds * std::max(chain, filling) + last_stored + added + first + 2000;
-  const double lost = members > 1  ? c.in_turns ? shared_overlap_lost_in_turns : shared_overlap_lost
-                      : c.in_turns ? overlap_lost_in_turns
-                                   : overlap_lost;
+  const double lost = c.box_parts > 1 && c.in_turns ? parts_overlap_lost_in_turns
+                      : members > 1 ? c.in_turns ? shared_overlap_lost_in_turns : shared_overlap_lost
+                      : c.in_turns  ? overlap_lost_in_turns
+                                    : overlap_lost;
   return std::max(together, alone) + lost * std::min(together, alone) + launch_latency +
          device::warpgroups_of(c) * warpgroup_latency + (c.turned ? turn_cycles(c, shape, limits) : 0);
 }
@@ -402,18 +417,19 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       c.depth_splits = 1;
     };
     c.in_turns = false;
-    for (const auto& [loaders, buffers] : {std::pair{1, 1}, {1, 2}, {2, 1}}) {
+    for (const auto& [loaders, buffers] : {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}}) {
       if (c.turned && loaders * buffers > 1) continue;
       c.loaders = loaders, c.fill_buffers = buffers;
       // Slots as there is room for, of panels and of weights: those that one has are not there for the other.
       int most_stages = -1;
-      for (c.panel_stages = 4; c.panel_stages >= 2; --c.panel_stages) {
+      const bool weights_wait = c.resident_steps == 0 && !c.turned;  // more of them do more than panels
+      for (c.panel_stages = weights_wait ? 4 : most_panels; c.panel_stages >= 2; --c.panel_stages) {
         const int least = c.resident_steps ? 0 : 3;
         c.stages = c.resident_steps ? 0 : 8;
         while (c.stages > least && !fits(c, limits)) --c.stages;
         if (c.stages <= most_stages || !fits(c, limits)) continue;
-        // A second chunk in registers does nothing that a third slot does not.
-        if (c.fill_buffers == 1 || (c.panel_stages == 2 && most_stages < 0)) price();
+        // A second chunk in registers does what a third slot does, but where all threads agree on a scale first.
+        if (c.fill_buffers == 1 || device::scales(c.math) || (c.panel_stages == 2 && most_stages < 0)) price();
         most_stages = c.stages;
       }
     }
@@ -451,6 +467,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   GemmConfig c = layer;
   c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
   c.x_stages = 0, c.loaders = c.fill_buffers = 1, c.product_rows = 1;
+  // In 32 bits fills were no faster: stores that come faster than memory takes ragged rows are slower in the end.
+  c.fills = steps.types < c.types && device::element_bytes(c) == 2;
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
   const bool loads = !c.x_channels_last || c.x_vector == 4;

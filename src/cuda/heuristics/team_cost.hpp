@@ -36,6 +36,7 @@ struct TeamRounds {
   double tiles, rounds, busy;  // busy: the part of all teams that has any
 
   TeamRounds(const device::GemmConfig& c, const Shape& shape, const DeviceLimits& limits) {
+    const int in_turn = c.fills ? c.types : 1;  // tiles that a team takes one after the other
     const Int3 boxes = boxes_of(c, shape);
     tiles = double(device::block_sets_of(c)) * boxes.d * boxes.h * boxes.w *
             std::ceil(double(shape.batch) / c.images) * c.depth_splits;
@@ -43,7 +44,7 @@ struct TeamRounds {
     const double grid_teams =
         c.resident_steps ? double(device::blocks_of(c, std::int64_t(tiles), limits.multiprocessors)) * c.teams
                          : workers;
-    rounds = std::ceil(tiles / std::min(grid_teams, workers));
+    rounds = in_turn * std::ceil(tiles / in_turn / std::min(grid_teams, workers));
     busy = std::min(1.0, grid_teams / workers);
   }
 

@@ -101,8 +101,8 @@ device::Math math_of(const Mode& mode) {
 /// The kinds of tile, of each of which some are timed.
 int kind_of(const device::GemmConfig& c) {
   const int blocks = std::min(c.team_blocks, 2);
-  return 1000 * device::scales(c.math) + 2000 * (c.loaders - 1) + 100 * c.x_phases + 50 * c.in_turns +
-         25 * (c.product_rows > 1) +
+  return 1000 * device::scales(c.math) + 2000 * (c.loaders - 1) + 4000 * (c.fill_buffers - 1) + 100 * c.x_phases +
+         50 * c.in_turns + 25 * (c.product_rows > 1) +
          (c.turned              ? 10 + blocks
           : c.panel_columns > 0 ? blocks + 2 * (c.box_parts - 1)
                                 : 0);
@@ -111,9 +111,26 @@ int kind_of(const device::GemmConfig& c) {
 /// What tiles differ in beside their pipeline.
 std::string shape_of_tile(const device::GemmConfig& c) {
   std::string text;
-  for (const int part : {c.images, c.box.d, c.box.h, c.box.w, c.warps_m, c.warps_n, c.window, c.teams,
-                         c.blocks_per_sm, c.panel_columns, c.chunk_words, c.fill_buffers, c.loaders, c.team_blocks,
-                         c.box_parts, int(c.turned), c.x_phases, int(c.in_turns), c.product_rows})
+  for (const int part : {int(device::scales(c.math)),
+                         c.images,
+                         c.box.d,
+                         c.box.h,
+                         c.box.w,
+                         c.warps_m,
+                         c.warps_n,
+                         c.window,
+                         c.teams,
+                         c.blocks_per_sm,
+                         c.panel_columns,
+                         c.chunk_words,
+                         c.fill_buffers,
+                         c.loaders,
+                         c.team_blocks,
+                         c.box_parts,
+                         int(c.turned),
+                         c.x_phases,
+                         int(c.in_turns),
+                         c.product_rows})
     text += std::to_string(part) + ".";
   return text;
 }
