@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <mutex>
 
@@ -113,7 +114,17 @@ struct State {
   Family family = Family::generic;
   std::vector<Packing> packings;  // of the families that have rows, in the order they are packed
 
+  /// What was chosen for the shapes of a class; pricing all tiles takes milliseconds.
+  struct Chosen {
+    Shape shape;
+    Access access;
+    const Packing* packing;  // null: none serves
+    TileChoice tile;
+  };
+  static constexpr std::size_t most_chosen = 64;
+
   mutable std::mutex mutex;
+  mutable std::deque<Chosen> chosen;
   mutable std::shared_ptr<const Kernel> generic;
   mutable std::vector<std::pair<device::DirectConfig, std::shared_ptr<const Kernel>>> direct;
 
@@ -169,6 +180,7 @@ class CudaBinding final : public EngineBinding {
     const Packing* packing = nullptr;
   };
   std::vector<TileChoice> choices_for(const Packing& packing, const Access& access) const;
+  State::Chosen choose(const Access& access) const;
   std::size_t turned_bytes_of(const GemmConfig& config) const;
   Access access_of(const Operands& operands) const;
   const Gemm& gemm_for(const Access& access) const;
@@ -361,15 +373,17 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
   return choices;
 }
 
-const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
-  const std::lock_guard lock(mutex_);
-  for (const auto& [known, gemm] : gemms_)
-    if (known == access) return *gemm;
+State::Chosen CudaBinding::choose(const Access& access) const {
   const State& s = *state_;
+  const bool any = gemms_.empty();  // the workspace is not measured out yet
+  State::Chosen result{shape_class(s.layer, shape_), access, nullptr, {}};
+  if (any) {
+    const std::lock_guard lock(s.mutex);
+    for (const State::Chosen& known : s.chosen)
+      if (known.shape == result.shape && known.access == access) return known;
+  }
   // Prices of the general kernel are so much too low beside those of the warpgroups' kernels.
   const double general_share = size_of(s.layer.dtype) == 2 ? 2.5 : 1.7;
-  const Packing* best = nullptr;
-  TileChoice choice;
   for (const Packing& packing : s.packings) {
     const auto choices = choices_for(packing, access);
     if (choices.empty()) continue;
@@ -378,14 +392,28 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
         element_bytes(packing.math) == 4 && !scales(packing.math) && std::getenv("TCONV_PREFER_HALVES");
     const double share = last_choice ? 1e6 : packing.family == Family::gemm ? general_share : 1;
     const double cycles = choices.front().cycles * share;
-    if (best && choice.cycles <= cycles) continue;
-    best = &packing, choice = {choices.front().config, cycles};
+    if (result.packing && result.tile.cycles <= cycles) continue;
+    result.packing = &packing, result.tile = {choices.front().config, cycles};
   }
+  if (any) {
+    const std::lock_guard lock(s.mutex);
+    if (s.chosen.size() == State::most_chosen) s.chosen.pop_front();
+    s.chosen.push_back(result);
+  }
+  return result;
+}
+
+const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [known, gemm] : gemms_)
+    if (known == access) return *gemm;
+  const State& s = *state_;
   auto gemm = std::make_unique<Gemm>();
-  if (best) {
-    const GemmConfig& c = gemm->config = choice.config;
-    gemm->packing = best;
-    gemm->kernel = get_kernel({c.teams ? warpgroup_source(c, best->rows) : gemm_source(c, best->rows), "forward",
+  if (const State::Chosen chosen = choose(access); chosen.packing) {
+    const GemmConfig& c = gemm->config = chosen.tile.config;
+    const RowPlan& rows = chosen.packing->rows;
+    gemm->packing = chosen.packing;
+    gemm->kernel = get_kernel({c.teams ? warpgroup_source(c, rows) : gemm_source(c, rows), "forward",
                                c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)},
                               s.device);
   }

@@ -30,6 +30,8 @@ struct Shape {
   std::int64_t batch = 0;
   Extents input{1, 1, 1};
   Extents output{1, 1, 1};
+
+  bool operator==(const Shape&) const = default;
 };
 
 /// The canonical form of a valid layer.
