@@ -422,8 +422,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       c.loaders = loaders, c.fill_buffers = buffers;
       // Slots as there is room for, of panels and of weights: those that one has are not there for the other.
       int most_stages = -1;
-      const bool weights_wait = c.resident_steps == 0 && !c.turned;  // more of them do more than panels
-      for (c.panel_stages = weights_wait ? 4 : most_panels; c.panel_stages >= 2; --c.panel_stages) {
+      // Shared memory is not there for the cache of what threads load: many slots are for who gains by them.
+      const bool many = c.turned || (c.fill_buffers == 2 && device::scales(c.math) && c.resident_steps > 0);
+      for (c.panel_stages = many ? most_panels : 4; c.panel_stages >= 2; --c.panel_stages) {
         const int least = c.resident_steps ? 0 : 3;
         c.stages = c.resident_steps ? 0 : 8;
         while (c.stages > least && !fits(c, limits)) --c.stages;
