@@ -537,8 +537,9 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
-           (c.in_turns ? "_turns" : "") + (c.depth_splits > 1 ? "_split" + number(c.depth_splits) : "") +
-           (c.turned ? "_turned" : "") + (c.shared_halo == Int3{0, 0, 0} ? "" : "_shared") +
+           (c.in_turns ? "_turns" : "") + (c.fills ? "_fills" : "") +
+           (c.depth_splits > 1 ? "_split" + number(c.depth_splits) : "") + (c.turned ? "_turned" : "") +
+           (c.shared_halo == Int3{0, 0, 0} ? "" : "_shared") +
            (device::first_phase(c) == Int3{0, 0, 0} ? "" : "_moved") +
            (c.x_phases > 1 ? "_x" + number(c.x_phases) : "") + (c.loaders > 1 ? "_l" + number(c.loaders) : "") +
            "_k" + number(c.chunk_words) + (c.window > 1 ? "_aligned" : "") + tail;

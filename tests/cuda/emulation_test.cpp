@@ -318,6 +318,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];
   if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
   if (kernel.find("_turns") != std::string::npos) ++families["panel in turns"];
+  if (kernel.find("_fills") != std::string::npos) ++families["panel that fills"];
   if (std::regex_search(kernel, std::regex("[x_][0-9]+(\\.[0-9]+){3}_")))
     ++families[family + " of several images"];
 
@@ -422,6 +423,45 @@ TEST(Emulation, SharedPanels) {
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
   for (const char* const family : {"panel, channels last", "panel of channel blocks", "panel in parts"})
     EXPECT_GT(families[family], 0) << family;
+}
+
+/// Layers with types that have no taps: their outputs are the bias.
+TEST(Emulation, FilledTypes) {
+  struct Filled {
+    int dims, in, out;
+    Extents input, kernel, stride, dilation;
+    DType dtype;
+    Layout layout;
+    const char* panels;  // that are preferred
+  };
+  using enum Layout;
+  const Filled layers[] = {
+      {2, 32, 40, {5, 19}, {3, 3}, {2, 2}, {2, 2}, DType::f16, channels_first, "joined"},
+      {2, 32, 40, {5, 19}, {3, 3}, {2, 2}, {2, 2}, DType::bf16, channels_last, "1"},
+      {3, 24, 20, {2, 3, 21}, {2, 2, 3}, {2, 2, 1}, {2, 4, 1}, DType::f16, channels_first, "2"},
+      {2, 40, 64, {4, 13}, {2, 5}, {3, 3}, {3, 1}, DType::bf16, channels_first, "turned"},
+      {2, 24, 17, {4, 9}, {2, 3}, {4, 2}, {1, 2}, DType::f16, channels_last, "1"},
+  };
+  Emulator emulator;
+  std::mt19937 rng(1);
+  std::map<std::string, int> families;
+  for (const Filled& filled : layers) {
+    setenv("TCONV_PREFER_PANELS", filled.panels, 1);
+    Case c;
+    Layer& l = c.layer;
+    l.dims = filled.dims, l.in_channels = filled.in, l.out_channels = filled.out;
+    l.dtype = filled.dtype, l.layout = filled.layout, l.bias = true;
+    for (std::size_t d = 0; d < std::size_t(filled.dims); ++d) {
+      l.kernel[d] = filled.kernel[d], l.stride[d] = filled.stride[d], l.dilation[d] = filled.dilation[d];
+      l.padding[d] = 1;
+    }
+    c.batch = 2, c.input = filled.input;
+    c.text = "filled layer " + std::to_string(&filled - layers);
+    check(emulator, c, rng, families);
+  }
+  unsetenv("TCONV_PREFER_PANELS");
+  for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
+  EXPECT_EQ(families["panel that fills"], int(std::size(layers)));
 }
 
 /// Layers whose products cover several rows of positions, and layers whose warpgroups multiply in turns.
