@@ -375,7 +375,7 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
 
 State::Chosen CudaBinding::choose(const Access& access) const {
   const State& s = *state_;
-  const bool any = gemms_.empty();  // the workspace is not measured out yet
+  const bool any = gemms_.empty();  // the workspace is not measured out yet, and every tile may be chosen
   State::Chosen result{shape_class(s.layer, shape_), access, nullptr, {}};
   if (any) {
     const std::lock_guard lock(s.mutex);
