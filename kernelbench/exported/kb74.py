@@ -454,6 +454,11 @@ constexpr int panel_run_width(const GemmConfig& c) {
   return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
 }
 constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
+/// Rows that are whole lines: eight, or the 16 of a warp.
+constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
+/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
+constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
+constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
@@ -2407,9 +2412,10 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
 }  // namespace tconv::device
 // ---- epilogue/panel_store.cuh
 // The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
-// positions; it stores them by itself, eight rows at a time, through shared memory of its own.
+// positions; it stores them by itself, eight rows at a time or, where they are one line, all 16, through shared memory of
+// its own.
 //
-// Where a product is a piece of a row of positions, the lines of the eight rows become runs of outputs with their
+// Where a product is a piece of a row of positions, the lines of these rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
 // ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other. Where
 // products are flat, they cover all of the box, and its runs are staged together.
@@ -2425,12 +2431,14 @@ struct PanelStore {
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
   static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
-  static_assert(8 % slots == 0, "eight rows are whole lines");
+  static_assert(are_whole_lines(slots));
+  static constexpr int passes = panel_passes(C), halves = 2 / passes;  // of the 16 rows, in a pass
+  static constexpr int line_lanes = panel_line_lanes(C);
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
   /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
   static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
-  static constexpr int run_lanes = max_of(4 * slots, long_runs ? 16 : 8);
+  static constexpr int run_lanes = max_of(line_lanes, long_runs ? 16 : 8);
   static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
   using Sums = float[position_tiles][columns / 2];
 
@@ -2459,28 +2467,37 @@ struct PanelStore {
     Element* const staging = reinterpret_cast<Element*>(memory);
     if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
+    for (int first_half = 0; first_half < 2; first_half += halves) {
+      if (C.rows < panel_rows && first_line(first_half) * slots >= C.rows) break;
+      // Calls `stage(half)` for each half of the rows that is stored with this one.
+      const auto each_half = [&](const auto& stage) {
+#pragma unroll
+        for (int i = 0; i < halves; ++i) stage(first_half + i);
+      };
       if constexpr (C.panel_flat) {
         if (lane_index() < pass_lines)
-          flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(half) + lane_index()));
+          flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(first_half) + lane_index()));
+        each_half([&](int half) {
 #pragma unroll
-        for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
+          for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
+        });
         __syncwarp();
         store_flat(p, tile, memory);
         __syncwarp();
       } else {
-        const LineRuns line(p, tile, first_line(half) + line_of_lane());
+        const LineRuns line(p, tile, first_line(first_half) + line_of_lane());
 #pragma unroll
         for (int i = 0; i < position_tiles * C.product_rows; ++i) {
           const int t = i / C.product_rows, row = i % C.product_rows;
           const Run run = line.of_product(p, tile, first_product + t, row);
-          if constexpr (beside_gap)
-            stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
-          else if (stage_pairs(run, row))
-            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
-          else
-            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
+          each_half([&](int half) {
+            if constexpr (beside_gap)
+              stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+            else if (stage_pairs(run, row))
+              stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
+            else
+              stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
+          });
           __syncwarp();
           store_runs(run, [&](int own) { return Staged{staging + own * line_stride}; });
           __syncwarp();
@@ -2493,7 +2510,7 @@ struct PanelStore {
   __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
     constexpr int runs = C.panel_flat ? box_rows(C) : position_tiles * C.product_rows;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < 2; half += halves) {
       if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
       const LineRuns line(p, tile, first_line(half) + line_of_lane());
       const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
@@ -2501,7 +2518,7 @@ struct PanelStore {
       for (int i = 0; i < runs; ++i) {
         const Run run = C.panel_flat ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
                                      : line.of_product(p, tile, first_product + i / C.product_rows, i % C.product_rows);
-        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * 4 * slots)); });
+        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * line_lanes)); });
       }
     }
   }
@@ -2510,8 +2527,9 @@ struct PanelStore {
   using Line = BlockLine<C, Tables>;
 
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
-  /// The row of the eight that a lane's sums belong to, as a line and a phase.
+  /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
 
   /// The outputs of a line: where they begin for the box, and which of them exist.
@@ -2574,11 +2592,11 @@ struct PanelStore {
 
   /// What a lane stages of each position.
   struct OfLane {
-    int phase = phase_of_slot<C>(lane_index() / 4 % slots);
+    int phase;
     bool gap = false;
-    __device__ OfLane() {
+    __device__ explicit OfLane(int half) : phase(phase_of_slot<C>(slot_of_lane(half))) {
       each_gap([&](int empty, int index) {
-        if (index < padding && lane_index() / 4 % slots == phases + index) phase = empty, gap = true;
+        if (index < padding && slot_of_lane(half) == phases + index) phase = empty, gap = true;
       });
     }
     __device__ Element value(float sum, const RowOutput<C>& output) const {
@@ -2589,8 +2607,8 @@ struct PanelStore {
   /// Stages one number of each position: `each(visit)` calls `visit(to, sum)` for those of the lane, `to` being the
   /// first output of the position. Lanes part once, not at every position.
   template <class Each>
-  __device__ static void stage_each(const RowOutput<C>& output, const Each& each) {
-    const OfLane lane;
+  __device__ static void stage_each(const RowOutput<C>& output, int half, const Each& each) {
+    const OfLane lane(half);
     if (padding <= gaps || lane.phase >= 0)
       each([&](Element* to, float sum) { to[lane.phase] = lane.value(sum, output); });
     if constexpr (gaps_left > 0) {
@@ -2607,7 +2625,7 @@ struct PanelStore {
   /// be those of half the banks.
   __device__ static bool second_first() {
     if (sizeof(Element) == 2 || C.stride.w == 1) return false;
-    return slots == 8 ? lane_index() % 4 >= 2 : line_of_lane() % 2 != 0;
+    return slots >= 8 ? lane_index() % 4 >= 2 : line_of_lane() % 2 != 0;
   }
 
   /// The first column of a row of positions in its product.
@@ -2681,7 +2699,7 @@ struct PanelStore {
         if (unsigned(column + first_column_of_lane() + 1) < unsigned(width)) at[column + 1] = to_element<Element>(high);
       });
     } else {
-      stage_each(output, [&](const auto& visit) { each_position(at, sum, half, row, visit); });
+      stage_each(output, half, [&](const auto& visit) { each_position(at, sum, half, row, visit); });
     }
   }
 
@@ -2695,7 +2713,7 @@ struct PanelStore {
     const int swapped = second_first();
     Element* const own_at = at + own * C.stride.w;
     Element* const at_of[2] = {own_at + (swapped ? C.stride.w : 0), own_at + (swapped ? 0 : C.stride.w)};
-    stage_each(output, [&](const auto& visit) {
+    stage_each(output, half, [&](const auto& visit) {
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
         // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
@@ -2760,7 +2778,7 @@ struct PanelStore {
 #pragma unroll
     for (int line = 0; line < pass_lines; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
-      const Run run = lanes == 4 * slots ? of_lane : run_of(of_lane, own * 4 * slots);
+      const Run run = lanes == line_lanes ? of_lane : run_of(of_lane, own * line_lanes);
       const auto source = source_of(own);
       const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
       Element* const to = run.at - skew;
@@ -5146,7 +5164,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_43000fb4251d_sm{architecture}",
+        name=f"tconv_kb74_0a0e48de48e9_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

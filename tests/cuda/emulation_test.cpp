@@ -239,7 +239,8 @@ int asked(const char* name, int otherwise) {
   return value ? std::atoi(value) : otherwise;
 }
 
-void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::string, int>& families) {
+/// Counts what the kernel that a layer is run by is one of, and returns its name.
+std::string check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::string, int>& families) {
   const Layer& layer = c.layer;
   const Geometry g = geometry_of(layer);
   const Shape s = shape_of(layer, c.batch, c.input);
@@ -355,6 +356,7 @@ void check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map<std::s
   for (const auto& [error, norm] : sums)
     EXPECT_LE(std::sqrt(error), bar * 1.3 * std::sqrt(norm)) << c.text << " [" << kernel << "]";
   EXPECT_TRUE(y.intact()) << c.text << " [" << kernel << "]: written outside of the output";
+  return kernel;
 }
 
 TEST(Emulation, RandomLayers) {
@@ -462,6 +464,46 @@ TEST(Emulation, FilledTypes) {
   unsetenv("TCONV_PREFER_PANELS");
   for (const auto& [family, count] : families) std::printf("%4d layers by %s\n", count, family.c_str());
   EXPECT_EQ(families["panel that fills"], int(std::size(layers)));
+}
+
+/// Layers of so many phases along the width that a line takes all 16 rows of a warp: with and without padding of
+/// it, with phases that have no taps, of rows, joined rows and flat products.
+TEST(Emulation, WideStrides) {
+  struct Wide {
+    int dims, in, out;
+    Extents input, kernel, stride, dilation;
+    DType dtype;
+    Precision precision;
+    const char* panels;  // that are preferred
+    const char* name;    // that the kernel's has
+    Layout layout = Layout::channels_first;
+  };
+  using enum Precision;
+  const Wide layers[] = {
+      {1, 32, 7, {301}, {19}, {9}, {1}, DType::f16, fp32, "1", "_f16_"},
+      {1, 40, 9, {120}, {20}, {10}, {1}, DType::f32, tf32, "turned", "_tf32_half_"},
+      {1, 48, 4, {200}, {32}, {16}, {1}, DType::bf16, fp32, "turns", "_turns"},
+      {1, 96, 20, {150}, {23}, {13}, {1}, DType::f32, fp32, "1", "_fp32_halves_"},
+      {2, 32, 3, {9, 14}, {5, 14}, {4, 14}, {1, 1}, DType::f32, tf32, "joined", "_rows"},
+      {2, 64, 3, {4, 9}, {12, 12}, {12, 12}, {1, 1}, DType::f16, fp32, "1", "_flat_"},
+      {2, 64, 5, {5, 40}, {3, 9}, {2, 11}, {2, 1}, DType::f16, fp32, "1", "_f16_"},
+      {1, 40, 5, {100}, {16}, {17}, {1}, DType::f32, tf32, "loaders", "_l2_"},
+  };
+  Emulator emulator;
+  std::mt19937 rng(1);
+  std::map<std::string, int> families;
+  int count = 0;
+  for (const Wide& wide : layers) {
+    setenv("TCONV_PREFER_PANELS", wide.panels, 1);
+    setenv("TCONV_PREFER_HALVES", "1", 1);
+    Case c = case_of(wide, &wide - layers);
+    for (std::size_t d = 0; d < std::size_t(wide.dims); ++d)
+      c.layer.dilation[d] = wide.dilation[d], c.layer.padding[d] = 3;
+    const std::string kernel = check(emulator, c, rng, families);
+    EXPECT_NE(kernel.find(wide.name), std::string::npos) << c.text << ": " << kernel;
+    EXPECT_EQ(families["panel"], ++count) << c.text << ": " << kernel;
+  }
+  unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
 }
 
 /// Layers whose products cover several rows of positions, and layers whose warpgroups multiply in turns.

@@ -161,6 +161,7 @@ TEST(RowPlan, FewRowsHaveSeveralInputsInAPosition) {
   EXPECT_EQ(inputs(32, 16, {3, 5, 7}, 1), 4);
   EXPECT_EQ(inputs(64, 8, {1, 1, 15}, 1), 8);
   EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 4), 2);
+  EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 2), 8);  // 16 rows of a line
   EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 4, true), 4);
   EXPECT_EQ(inputs(64, 64, {1, 3, 3}, 1), 1);        // no row is idle
   EXPECT_EQ(inputs(64, 16, {1, 3, 1}, 1), 1);        // no step is shared

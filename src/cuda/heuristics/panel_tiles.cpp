@@ -297,7 +297,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
-  const double passes = staged_types * 2 * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
+  const double passes =
+      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
@@ -306,7 +307,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double staged =
       sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w / c.width_phases;
   // Of a run the lanes of its line store a vector each, some times over, and its ends.
-  const int lanes_of_line = std::max(4 * c.width_slots, 8);
+  const int lanes_of_line = std::max(device::panel_line_lanes(c), 8);
   const double of_run =
       ceil_div(device::panel_run_stride(c) / vector, lanes_of_line) * stored_instructions + end_instructions;
   const double vectors = !c.panel_flat ? passes * device::panel_pass_lines(c) * lanes_of_line / 32.0 * of_run
@@ -393,7 +394,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
                                           const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
-  const bool stores = layer.channel_rows || (layer.y_rows && 8 % layer.width_slots == 0);
+  const bool stores = layer.channel_rows || (layer.y_rows && device::are_whole_lines(layer.width_slots));
   if (rows.rows() > device::panel_rows || !stores) return choices;
   const Steps steps(rows);
   const auto consider = [&](GemmConfig c) {

@@ -274,10 +274,11 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   plan.reach = shifts.reach();
   const std::vector<int> width_phases = shifts.width_phases();
   plan.width_phases = plan.width_slots = int(width_phases.size());
-  // Eight rows are whole lines to the panel kernel: a line of 3 phases has a row of padding, one of 5 to 7 has
-  // some. Three of eight are too many in 32 bits, where the other kernel is not as far behind.
-  const bool pads = !channel_rows && plan.width_phases <= 8 && (channels_per_word == 2 || plan.width_phases != 5);
-  while (pads && 8 % plan.width_slots != 0) ++plan.width_slots;
+  // Eight rows are whole lines to the panel kernel, or 16: a line of 3 phases has a row of padding, one of 5 to 7
+  // or 9 to 15 has some. Three of eight are too many in TF32, where the other kernel is not as far behind.
+  const bool pads = !channel_rows && (channels_per_word == 2 ? plan.width_phases <= 16
+                                                             : plan.width_phases <= 8 && plan.width_phases != 5);
+  while (pads && !device::are_whole_lines(plan.width_slots)) ++plan.width_slots;
   const auto [with_taps, without] = shifts.pairs();
   if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
 
@@ -290,7 +291,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
   // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
-  const bool panels = x_phases > 1 || channel_rows || (channels_per_word == 2 && 8 % plan.width_slots == 0);
+  const bool panels =
+      x_phases > 1 || channel_rows || (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
   const int64_t pair_rows = g.group_out * plan.width_slots;
@@ -392,7 +394,7 @@ std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 
 
 bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
   const bool loads = !plan.channel_rows || g.group_in % (4 * channels_per_word) == 0;
-  const bool stores = plan.channel_rows || 8 % plan.width_slots == 0;
+  const bool stores = plan.channel_rows || device::are_whole_lines(plan.width_slots);
   // The loading threads hold the inputs of a box in registers. It may be as narrow as this.
   constexpr int64_t narrowest = 16, most_inputs = 1500;
   const int64_t inputs = plan.x_phases * (narrowest + plan.reach.w) * (1 + plan.reach.h) * (1 + plan.reach.d);
@@ -408,11 +410,14 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   // others, and a quarter less each time they are doubled: products become narrower, and rows of positions
   // shorter.
   const double cycles = plan.rows() > 16 ? 0.8 * step_cycles(device::panel_rows) : 0.9 * 25;
-  double most = cycles / step_cycles(device::panel_rows) * products_per_input(plan);
+  const double single = products_per_input(plan);
+  double most = cycles / step_cycles(device::panel_rows) * single;
   for (const int x_phases : {2, 4, 8}) {
     RowPlan candidate;
     if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, candidate)) break;
-    if (suits_panels(g, channels_per_word, candidate) && products_per_input(candidate) <= most)
+    // Lines of 16 rows are for layers that gain much by them: others were up to a fifth slower.
+    const double limit = !channel_rows && candidate.width_slots > 8 ? std::min(most, 0.4 * single) : most;
+    if (suits_panels(g, channels_per_word, candidate) && products_per_input(candidate) <= limit)
       plan = std::move(candidate);
     most *= 0.75;
   }

@@ -420,6 +420,11 @@ constexpr int panel_run_width(const GemmConfig& c) {
   return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
 }
 constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
+/// Rows that are whole lines: eight, or the 16 of a warp.
+constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
+/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
+constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
+constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;

@@ -33,11 +33,13 @@ cli::Problem random_problem(std::mt19937& rng, bool few) {
       l.in_channels = pick(0, 3) ? pick(1, 80) : pick(1, 300);
       l.out_channels = pick(0, 3) ? pick(1, 80) : pick(1, 300);
     }
+    const bool wide = pick(0, 9) == 0;
     double macs = double(l.in_channels) * double(l.out_channels / l.groups);
     for (int d = 0; d < l.dims; ++d) {
       const auto at = std::size_t(d);
       l.kernel[at] = pick(1, l.dims == 1 ? 11 : l.dims == 2 ? 7 : 4);
       l.stride[at] = pick(0, 2) ? pick(1, 3) : pick(1, 8);
+      if (wide && d + 1 == l.dims) l.kernel[at] = pick(1, 24), l.stride[at] = pick(9, 17);
       l.dilation[at] = pick(0, 2) ? 1 : pick(1, 4);
       l.padding[at] = pick(0, 4);
       l.output_padding[at] = pick(0, int(std::max(l.stride[at], l.dilation[at])) - 1);
