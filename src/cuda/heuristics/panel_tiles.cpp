@@ -25,7 +25,6 @@ constexpr double second_scaled_buffer = 0.751;
 constexpr double memory_bytes_per_cycle = 18.5;
 constexpr double ragged_bytes = 119;       // what a run's two partial sectors cost
 constexpr double ragged_row_bytes = 60.4;  // and of one that is a whole row, whose neighbour completes them
-constexpr double sector_share = 0.265;     // of a sector that a single output takes
 constexpr double group_latency = 154;      // a barrier, descriptors made uniform
 // The same where nobody else multiplies meanwhile: in turns, of teams and of members of one.
 constexpr double turn_group_latency = 175;
@@ -64,12 +63,11 @@ constexpr double shared_rate = 0.758;   // of 128 bytes a cycle
 constexpr double put_instructions = 26.6;     // for each position and four words
 constexpr double element_load_cycles = 28.1;  // of a thread, for each 16-bit element that it loads by itself
 constexpr double slice_instructions = 2.05;   // channels last, for each position and four words
-// Channels last: for a stored vector of a product of one row, of several, and of a flat one; for an output stored
-// by itself; and of a few positions of all rows, which meet in shared memory.
+// Channels last: for a stored vector of a product of one row, of several, and of a flat one; and of a few
+// positions of all rows, which meet in shared memory.
 constexpr double vector_instructions = 8.03;
 constexpr double joined_vector_instructions = 38.9;
 constexpr double flat_vector_instructions = 66.2;
-constexpr double single_instructions = 66.9;
 constexpr double part_staged_latency = 296;
 constexpr double turn_latency = 4510;  // of the kernel that turns x, and from its end to the next one's begin
 // Of x that is turned, bytes a cycle of a multiprocessor: of x itself, and of panels; and of those that are
@@ -271,12 +269,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
   const double shared_sums = c.depth_splits > 1 ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
-  // Partial sectors meet in L2. Outputs that are stored by themselves are those of up to eight channels, and a
-  // sector.
-  const bool by_itself = c.channel_rows && !device::stages_channels(c);
-  const double side_by_side = std::min(c.channels_per_block, 8) * element;  // bytes
-  const double stored = written * (by_itself ? std::max(sector_share * 32 / side_by_side, 1.0) : 1) +
-                        runs / c.depth_splits * ragged + shared_sums;
+  const double stored = written + runs / c.depth_splits * ragged + shared_sums;  // partial sectors meet in L2
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
   const double under_way = (c.loaders == 2 ? second_loader : 1) * (c.fill_buffers == 1      ? 1
@@ -320,13 +313,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // Channels last.
   const double parts_staged = staged_types * tiles * ceil_div(c.panel_columns, device::staged_columns(c));
   const double channels_stored =
-      !device::stages_channels(c)
-          ? staged_types * pass_latency + sums * single_instructions * c.stride.w / c.width_phases * issue_cycles
-          : parts_staged * part_staged_latency + (sums * 3 + staged_types * outputs / vector / 128 *
-                                                                 (c.panel_flat         ? flat_vector_instructions
-                                                                  : c.product_rows > 1 ? joined_vector_instructions
-                                                                                       : vector_instructions)) *
-                                                     issue_cycles;
+      parts_staged * part_staged_latency + (sums * 3 + staged_types * outputs / device::channel_vector(c) / 128 *
+                                                           (c.panel_flat         ? flat_vector_instructions
+                                                            : c.product_rows > 1 ? joined_vector_instructions
+                                                                                 : vector_instructions)) *
+                                               issue_cycles;
   const double epilogue =
       c.channel_rows
           ? channels_stored

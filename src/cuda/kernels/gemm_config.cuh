@@ -444,11 +444,13 @@ constexpr int panel_line_stride(const GemmConfig& c) {
 constexpr int panel_staging_bytes(const GemmConfig& c) {
   return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
-// Channels last, a warpgroup stages so many positions of all rows at a time.
-constexpr bool stages_channels(const GemmConfig& c) {
-  return c.channel_rows && c.y_channels >= store_vector(c) && c.channels_per_block % store_vector(c) == 0 &&
-         c.group_out % store_vector(c) == 0;
+/// Channels last, how many channels are stored at once: those of 16 bytes, or fewer where they are not aligned for it.
+constexpr int channel_vector(const GemmConfig& c) {
+  int v = store_vector(c);
+  while (v > 1 && (c.y_channels < v || c.channels_per_block % v != 0 || c.group_out % v != 0)) v /= 2;
+  return v;
 }
+// A warpgroup stages so many positions of all rows at a time.
 constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
 /// Elements between two positions: lanes write two words of four positions, or four of eight.
 constexpr int staged_pitch(const GemmConfig& c) {
@@ -461,7 +463,7 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
   const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
   const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
   if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
-    const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
+    const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
     return max_of(round_up(staged, 16), read);
   }
   return max_of(panel_staging_bytes(c) + (c.panel_flat ? (box_rows(c) + panel_pass_lines(c)) * run_entry_bytes : 0),

@@ -11,6 +11,26 @@ struct alignas(Count * 4) Words {
   u32 word[Count];
 };
 
+/// What moves so many bytes at once.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using Type = u16;
+};
+template <>
+struct WordOf<4> {
+  using Type = u32;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+
 __device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
 template <class Half>
 __device__ u32 bits_of(Half value) {

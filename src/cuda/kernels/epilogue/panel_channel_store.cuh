@@ -1,15 +1,16 @@
 // The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
 //
 // A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
-// [position][row], a few positions at a time, and leave 16 bytes a lane: the channels of a position are whole lines of
-// memory. There are two buffers, so that one is staged while the other is still being read. Where channels cannot be
-// stored in vectors, sums leave from registers, one by one.
+// [position][row], a few positions at a time, and leave 16 bytes a lane, or fewer where channels are not aligned for
+// it: those of a position are side by side in memory, and whole lines where they fill them. There are two buffers, so
+// that one is staged while the other is still being read.
 #pragma once
 
 #include "epilogue/row_output.cuh"
 #include "epilogue/row_place.cuh"
 #include "ptx/store.cuh"
 #include "tile.cuh"
+#include "words.cuh"
 
 namespace tconv::device {
 
@@ -18,9 +19,10 @@ template <GemmConfig C, class Tables, class Member>
 struct PanelChannelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  static constexpr int vector = channel_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
   static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
   using Sums = float[position_tiles][columns / 2];
+  using Vector = typename WordOf<vector* int(sizeof(Element))>::Type;
 
   /// A position of the tile: how far its outputs are from those of the box's first one.
   struct Place {
@@ -104,32 +106,22 @@ struct PanelChannelStore {
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
-    if constexpr (stages_channels(C))
-      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
-    else
-      store_elements(p, tile, outputs, sum, first_product);
+    store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
   }
 
   /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
   __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
-    constexpr int width = stages_channels(C) ? vector : 1, vectors = C.rows / width;
-    constexpr int together = warpgroup_size / vectors;
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     if (thread() >= together * vectors) return;
-    const Row row(p, tile, thread() % vectors * width);
-    const uint4 bias = biases(p, row);
+    const Row row(p, tile, thread() % vectors * vector);
+    const Vector bias = biases(p, row);
 #pragma unroll 1
     for (int product = first_product; product < first_product + position_tiles; ++product)
 #pragma unroll 1
       for (int column = thread() / vectors; column < columns; column += together) {
         const Output output(p, tile, row, Place(p, product, column));
-        if constexpr (width > 1) {
-          if (output.exists(p)) ptx::store(output.at, bias);
-          fill_gaps(p, row, output, bias);
-        } else {
-          const Element element = to_element<Element>(row.bias(p));
-          if (output.exists(p)) *output.at = element;
-          fill_gaps(p, row, output, element);
-        }
+        if (output.exists(p)) ptx::store(output.at, bias);
+        fill_gaps(p, row, output, bias);
       }
   }
 
@@ -144,7 +136,7 @@ struct PanelChannelStore {
     constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     const int row_index = thread() % vectors * vector, first = thread() / vectors;
     const Row row(p, tile, row_index);
-    const uint4 gap = biases(p, row);
+    const Vector gap = biases(p, row);
     Member::sync();  // others may still read what they stored of the tile before
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t) {
@@ -171,11 +163,11 @@ struct PanelChannelStore {
         // Places are not worked out for many parts at once: there are not registers enough.
         int from = first;
         if constexpr (!row_by_row) asm volatile("" : "+r"(from));
-        uint4 value[turns];
+        Vector value[turns];
 #pragma unroll
         for (int k = 0; k < turns; ++k)
           if ((k + 1) * together <= count || k * together + first < count)
-            value[k] = *reinterpret_cast<const uint4*>(buffer + (k * together + first) * pitch + row_index);
+            value[k] = *reinterpret_cast<const Vector*>(buffer + (k * together + first) * pitch + row_index);
 #pragma unroll
         for (int k = 0; k < turns; ++k) {
           const int next = column + k * together;
@@ -189,32 +181,10 @@ struct PanelChannelStore {
     }
   }
 
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Outputs& outputs,
-                                        const Sums& sum, int first_product) {
-    const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int n = 0; n < columns / 8; ++n) {
-        int first = first_column_of_lane();
-        asm volatile("" : "+r"(first));  // places are not worked out for all columns at once
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const Place place(p, first_product + t, n * 8 + first + e);
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const Output output(p, tile, rows[half], place);
-            if (output.exists(p)) *output.at = to_element<Element>(outputs.of_half[half](sum[t][n * 4 + half * 2 + e]));
-            fill_gaps(p, rows[half], output, to_element<Element>(outputs.of_half[half].bias));
-          }
-        }
-      }
-  }
-
   /// What outputs without taps hold at the channels of a vector.
-  __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
-    uint4 result{};
-    if constexpr (stages_channels(C) && (C.fills || C.width_phases < C.stride.w)) {
+  __device__ static Vector biases(const ForwardParams& p, const Row& row) {
+    Vector result{};
+    if constexpr (C.fills || C.width_phases < C.stride.w) {
       Element* const elements = reinterpret_cast<Element*>(&result);
 #pragma unroll
       for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
@@ -223,15 +193,14 @@ struct PanelChannelStore {
   }
 
   /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
-  template <class Value>
-  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Value& bias) {
+  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Vector& bias) {
     if constexpr (C.width_phases < C.stride.w) {
       if (row.phase != phase_with_taps(C, 0)) return;
 #pragma unroll
       for (int empty = 0; empty < C.stride.w; ++empty) {
         if (phase_has_taps(C, empty)) continue;
         const Output beside = output.further(p, empty - phase_with_taps(C, 0));
-        if (beside.exists(p)) *reinterpret_cast<Value*>(beside.at) = bias;
+        if (beside.exists(p)) ptx::store(beside.at, bias);
       }
     }
   }

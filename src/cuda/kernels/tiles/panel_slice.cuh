@@ -3,28 +3,9 @@
 
 #include "element.cuh"
 #include "mma/split.cuh"
+#include "words.cuh"
 
 namespace tconv::device {
-
-/// What moves so many bytes at once.
-template <int Bytes>
-struct WordOf;
-template <>
-struct WordOf<2> {
-  using Type = u16;
-};
-template <>
-struct WordOf<4> {
-  using Type = u32;
-};
-template <>
-struct WordOf<8> {
-  using Type = uint2;
-};
-template <>
-struct WordOf<16> {
-  using Type = uint4;
-};
 
 /// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
 /// first, or of the second.
