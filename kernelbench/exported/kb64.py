@@ -478,11 +478,13 @@ constexpr int panel_line_stride(const GemmConfig& c) {
 constexpr int panel_staging_bytes(const GemmConfig& c) {
   return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
-// Channels last, a warpgroup stages so many positions of all rows at a time.
-constexpr bool stages_channels(const GemmConfig& c) {
-  return c.channel_rows && c.y_channels >= store_vector(c) && c.channels_per_block % store_vector(c) == 0 &&
-         c.group_out % store_vector(c) == 0;
+/// Channels last, how many channels are stored at once: those of 16 bytes, or fewer where they are not aligned for it.
+constexpr int channel_vector(const GemmConfig& c) {
+  int v = store_vector(c);
+  while (v > 1 && (c.y_channels < v || c.channels_per_block % v != 0 || c.group_out % v != 0)) v /= 2;
+  return v;
 }
+// A warpgroup stages so many positions of all rows at a time.
 constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
 /// Elements between two positions: lanes write two words of four positions, or four of eight.
 constexpr int staged_pitch(const GemmConfig& c) {
@@ -495,7 +497,7 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
   const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
   const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
   if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
-    const int staged = stages_channels(c) ? 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4 : 0;
+    const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
     return max_of(round_up(staged, 16), read);
   }
   return max_of(panel_staging_bytes(c) + (c.panel_flat ? (box_rows(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
@@ -1822,6 +1824,26 @@ struct alignas(Count * 4) Words {
   u32 word[Count];
 };
 
+/// What moves so many bytes at once.
+template <int Bytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using Type = u16;
+};
+template <>
+struct WordOf<4> {
+  using Type = u32;
+};
+template <>
+struct WordOf<8> {
+  using Type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using Type = uint4;
+};
+
 __device__ inline u32 bits_of(float value) { return __float_as_uint(value); }
 template <class Half>
 __device__ u32 bits_of(Half value) {
@@ -2131,6 +2153,16 @@ __device__ inline void store(void* at, const uint4& value) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
                "r"(value.y), "r"(value.z), "r"(value.w));
 }
+/// Fewer of them.
+__device__ inline void store(void* at, const uint2& value) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y));
+}
+__device__ inline void store(void* at, u32 value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(value));
+}
+__device__ inline void store(void* at, u16 value) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value));
+}
 /// One element.
 template <class Element>
 __device__ inline void store(Element* at, const Element& value) {
@@ -2145,9 +2177,9 @@ __device__ inline void store(Element* at, const Element& value) {
 // The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
 //
 // A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
-// [position][row], a few positions at a time, and leave 16 bytes a lane: the channels of a position are whole lines of
-// memory. There are two buffers, so that one is staged while the other is still being read. Where channels cannot be
-// stored in vectors, sums leave from registers, one by one.
+// [position][row], a few positions at a time, and leave 16 bytes a lane, or fewer where channels are not aligned for
+// it: those of a position are side by side in memory, and whole lines where they fill them. There are two buffers, so
+// that one is staged while the other is still being read.
 
 
 namespace tconv::device {
@@ -2157,9 +2189,10 @@ template <GemmConfig C, class Tables, class Member>
 struct PanelChannelStore {
   using Element = ElementOf<C>;
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr int vector = store_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  static constexpr int vector = channel_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
   static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
   using Sums = float[position_tiles][columns / 2];
+  using Vector = typename WordOf<vector* int(sizeof(Element))>::Type;
 
   /// A position of the tile: how far its outputs are from those of the box's first one.
   struct Place {
@@ -2243,32 +2276,22 @@ struct PanelChannelStore {
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
-    if constexpr (stages_channels(C))
-      store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
-    else
-      store_elements(p, tile, outputs, sum, first_product);
+    store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
   }
 
   /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
   __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
-    constexpr int width = stages_channels(C) ? vector : 1, vectors = C.rows / width;
-    constexpr int together = warpgroup_size / vectors;
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     if (thread() >= together * vectors) return;
-    const Row row(p, tile, thread() % vectors * width);
-    const uint4 bias = biases(p, row);
+    const Row row(p, tile, thread() % vectors * vector);
+    const Vector bias = biases(p, row);
 #pragma unroll 1
     for (int product = first_product; product < first_product + position_tiles; ++product)
 #pragma unroll 1
       for (int column = thread() / vectors; column < columns; column += together) {
         const Output output(p, tile, row, Place(p, product, column));
-        if constexpr (width > 1) {
-          if (output.exists(p)) ptx::store(output.at, bias);
-          fill_gaps(p, row, output, bias);
-        } else {
-          const Element element = to_element<Element>(row.bias(p));
-          if (output.exists(p)) *output.at = element;
-          fill_gaps(p, row, output, element);
-        }
+        if (output.exists(p)) ptx::store(output.at, bias);
+        fill_gaps(p, row, output, bias);
       }
   }
 
@@ -2283,7 +2306,7 @@ struct PanelChannelStore {
     constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     const int row_index = thread() % vectors * vector, first = thread() / vectors;
     const Row row(p, tile, row_index);
-    const uint4 gap = biases(p, row);
+    const Vector gap = biases(p, row);
     Member::sync();  // others may still read what they stored of the tile before
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t) {
@@ -2310,11 +2333,11 @@ struct PanelChannelStore {
         // Places are not worked out for many parts at once: there are not registers enough.
         int from = first;
         if constexpr (!row_by_row) asm volatile("" : "+r"(from));
-        uint4 value[turns];
+        Vector value[turns];
 #pragma unroll
         for (int k = 0; k < turns; ++k)
           if ((k + 1) * together <= count || k * together + first < count)
-            value[k] = *reinterpret_cast<const uint4*>(buffer + (k * together + first) * pitch + row_index);
+            value[k] = *reinterpret_cast<const Vector*>(buffer + (k * together + first) * pitch + row_index);
 #pragma unroll
         for (int k = 0; k < turns; ++k) {
           const int next = column + k * together;
@@ -2328,32 +2351,10 @@ struct PanelChannelStore {
     }
   }
 
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Outputs& outputs,
-                                        const Sums& sum, int first_product) {
-    const Row rows[2] = {Row(p, tile, row_of(0)), Row(p, tile, row_of(1))};
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int n = 0; n < columns / 8; ++n) {
-        int first = first_column_of_lane();
-        asm volatile("" : "+r"(first));  // places are not worked out for all columns at once
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const Place place(p, first_product + t, n * 8 + first + e);
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const Output output(p, tile, rows[half], place);
-            if (output.exists(p)) *output.at = to_element<Element>(outputs.of_half[half](sum[t][n * 4 + half * 2 + e]));
-            fill_gaps(p, rows[half], output, to_element<Element>(outputs.of_half[half].bias));
-          }
-        }
-      }
-  }
-
   /// What outputs without taps hold at the channels of a vector.
-  __device__ static uint4 biases(const ForwardParams& p, const Row& row) {
-    uint4 result{};
-    if constexpr (stages_channels(C) && (C.fills || C.width_phases < C.stride.w)) {
+  __device__ static Vector biases(const ForwardParams& p, const Row& row) {
+    Vector result{};
+    if constexpr (C.fills || C.width_phases < C.stride.w) {
       Element* const elements = reinterpret_cast<Element*>(&result);
 #pragma unroll
       for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
@@ -2362,15 +2363,14 @@ struct PanelChannelStore {
   }
 
   /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
-  template <class Value>
-  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Value& bias) {
+  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Vector& bias) {
     if constexpr (C.width_phases < C.stride.w) {
       if (row.phase != phase_with_taps(C, 0)) return;
 #pragma unroll
       for (int empty = 0; empty < C.stride.w; ++empty) {
         if (phase_has_taps(C, empty)) continue;
         const Output beside = output.further(p, empty - phase_with_taps(C, 0));
-        if (beside.exists(p)) *reinterpret_cast<Value*>(beside.at) = bias;
+        if (beside.exists(p)) ptx::store(beside.at, bias);
       }
     }
   }
@@ -2412,8 +2412,8 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
 }  // namespace tconv::device
 // ---- epilogue/panel_store.cuh
 // The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
-// positions; it stores them by itself, eight rows at a time or, where they are one line, all 16, through shared memory of
-// its own.
+// positions; it stores them by itself, eight rows at a time or, where they are one line, all 16, through shared memory
+// of its own.
 //
 // Where a product is a piece of a row of positions, the lines of these rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
@@ -3228,26 +3228,6 @@ __device__ inline float load_fresh(const float* from) {
 
 
 namespace tconv::device {
-
-/// What moves so many bytes at once.
-template <int Bytes>
-struct WordOf;
-template <>
-struct WordOf<2> {
-  using Type = u16;
-};
-template <>
-struct WordOf<4> {
-  using Type = u32;
-};
-template <>
-struct WordOf<8> {
-  using Type = uint2;
-};
-template <>
-struct WordOf<16> {
-  using Type = uint4;
-};
 
 /// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
 /// first, or of the second.
@@ -5167,7 +5147,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_d72169527475_sm{architecture}",
+        name=f"tconv_kb64_deb63d609b34_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -164,8 +164,8 @@ TEST(RowPlan, FewRowsHaveSeveralInputsInAPosition) {
   EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 2), 8);  // 16 rows of a line
   EXPECT_EQ(inputs(56, 1, {1, 9, 9}, 4, true), 4);
   EXPECT_EQ(inputs(64, 64, {1, 3, 3}, 1), 1);        // no row is idle
-  EXPECT_EQ(inputs(64, 16, {1, 3, 1}, 1), 1);        // no step is shared
-  EXPECT_EQ(inputs(64, 16, {1, 2, 2}, 2), 1);        // nor here
+  EXPECT_EQ(inputs(64, 16, {1, 3, 1}, 1), 2);        // no step is shared, but the general kernel would be slower
+  EXPECT_EQ(inputs(64, 16, {1, 2, 2}, 2), 1);        // nor here, where others serve
   EXPECT_EQ(inputs(30, 32, {1, 3, 3}, 1, true), 1);  // panels cannot load
   EXPECT_EQ(inputs(32, 32, {1, 3, 3}, 1, false, 2), 1);
 }

@@ -406,20 +406,20 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, 1, plan)) return false;
   // In fp32, split into TF32, panels are behind the other kernels where rows are few.
   if (plan.rows() > device::panel_rows / 2 || (weight_parts > 1 && channels_per_word == 1)) return true;
-  // Several must take a fifth less, of the general kernel's cycles of 64 positions where rows are too few for
-  // others, and a quarter less each time they are doubled: products become narrower, and rows of positions
-  // shorter.
-  const double cycles = plan.rows() > 16 ? 0.8 * step_cycles(device::panel_rows) : 0.9 * 25;
+  // Several must take a fifth less; where rows are too few for others than the general kernel, no more than one.
+  // Twice as many must take a quarter less: products become narrower, and rows of positions shorter.
   const double single = products_per_input(plan);
-  double most = cycles / step_cycles(device::panel_rows) * single;
+  double most = plan.rows() > 16 ? 0.8 * single : single;
   for (const int x_phases : {2, 4, 8}) {
     RowPlan candidate;
     if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, candidate)) break;
-    // Lines of 16 rows are for layers that gain much by them: others were up to a fifth slower.
-    const double limit = !channel_rows && candidate.width_slots > 8 ? std::min(most, 0.4 * single) : most;
-    if (suits_panels(g, channels_per_word, candidate) && products_per_input(candidate) <= limit)
-      plan = std::move(candidate);
-    most *= 0.75;
+    // Lines of 16 rows instead of shorter ones are for layers that gain much by them: others were up to a fifth
+    // slower.
+    const bool longer = !channel_rows && candidate.width_slots > 8 && plan.x_phases > 1;
+    const double limit = longer ? std::min(most, 0.4 * single) : most;
+    if (!suits_panels(g, channels_per_word, candidate) || products_per_input(candidate) > limit) continue;
+    most = 0.75 * products_per_input(candidate);
+    plan = std::move(candidate);
   }
   return true;
 }
