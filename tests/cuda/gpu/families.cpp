@@ -33,6 +33,7 @@ std::vector<Small> layers() {
           {"1D, rows that are not aligned", layer(1, 64, 64, 3, 1, 0, 1, 1), 2, {301}},
           {"1D strided", layer(1, 64, 32, 16, 8, 4, 1, 1), 2, {64}},
           {"1D of a stride beyond eight", layer(1, 64, 16, 18, 9, 4, 1, 1), 2, {64}},
+          {"1D of a stride beyond 16", layer(1, 64, 16, 34, 17, 4, 1, 1), 2, {40}},
           {"1D with phases that have no taps", layer(1, 32, 64, 3, 2, 1, 2, 1), 2, {203}},
           {"2D", layer(2, 32, 64, 3, 1, 1, 1, 1), 1, {20, 24}},
           {"2D strided and dilated", layer(2, 32, 64, 3, 5, 1, 2, 1), 1, {9, 16}},
