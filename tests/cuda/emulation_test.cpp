@@ -14,8 +14,10 @@
 #include <map>
 #include <random>
 #include <regex>
+#include <set>
 
 #include "cuda/engine.hpp"
+#include "cuda/runtime/cache.hpp"
 #include "cuda/runtime/device_sources.hpp"
 #include "cuda/runtime/kernel.hpp"
 #include "cuda/runtime/targets.hpp"
@@ -29,6 +31,11 @@ using std::int64_t;
 using testing_support::load_element;
 using testing_support::rounded;
 using testing_support::store_element;
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 void write(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());
@@ -67,6 +74,10 @@ class Emulator : public KernelRecord {
     std::filesystem::copy(
         TCONV_EMULATION_SOURCES, folder_,
         std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+    std::set<std::filesystem::path> files;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder_))
+      if (file.is_regular_file()) files.insert(file.path());
+    for (const auto& file : files) sources_ += file.lexically_relative(folder_).string() + '\n' + read(file);
   }
   ~Emulator() override { std::filesystem::remove_all(folder_); }
 
@@ -81,18 +92,36 @@ class Emulator : public KernelRecord {
     Launch& launch = launches_[request.source];
     if (launch) return launch;
     const std::string name = (folder_ / ("kernel" + std::to_string(launches_.size()))).string();
-    write(name + ".cpp", emulated_source(request.source, request.entry, request.shared_bytes));
-    const std::string command = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -shared -fPIC -I " +
-                                folder_.string() + " -o " + name + ".so " + name + ".cpp";
-    if (std::system(command.c_str()) != 0) throw std::runtime_error("the CPU's compiler refused a kernel");
+    compile(emulated_source(request.source, request.entry, request.shared_bytes), name);
     void* const library = dlopen((name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw std::runtime_error(dlerror());
     launch = reinterpret_cast<Launch>(dlsym(library, "emulated_launch"));
     return launch;
   }
 
+  /// Makes `name`.so, or copies it from where TCONV_EMULATION_CACHE says that other builds of the tests, whose
+  /// kernels are the same, have kept it.
+  void compile(const std::string& source, const std::string& name) const {
+    namespace fs = std::filesystem;
+    const std::string compiler = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -shared -fPIC -I ";
+    const char* const cache = std::getenv("TCONV_EMULATION_CACHE");
+    const fs::path kept = cache ? fs::path(cache) / digest(compiler + sources_ + source) : fs::path();
+    std::error_code missing;
+    if (cache && fs::copy_file(kept, name + ".so", missing)) return;
+    write(name + ".cpp", source);
+    const std::string command = compiler + folder_.string() + " -o " + name + ".so " + name + ".cpp";
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("the CPU's compiler refused a kernel");
+    if (!cache) return;
+    // Whole or not at all: other tests run beside this one.
+    const fs::path whole = kept.string() + "-" + std::to_string(getpid());
+    fs::create_directories(cache);
+    fs::copy_file(name + ".so", whole, fs::copy_options::overwrite_existing);
+    fs::rename(whole, kept);
+  }
+
   inline static int emulators_ = 0;
   std::filesystem::path folder_;
+  std::string sources_;  // all that kernels include
   std::map<std::string, Launch> launches_;
 };
 
