@@ -2276,32 +2276,7 @@ struct PanelChannelStore {
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
   __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
                                const Sums& sum, int first_product) {
-    store_vectors(p, tile, memory - warp_index() % 4 * panel_store_bytes(C), outputs, sum, first_product);
-  }
-
-  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
-  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
-    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
-    if (thread() >= together * vectors) return;
-    const Row row(p, tile, thread() % vectors * vector);
-    const Vector bias = biases(p, row);
-#pragma unroll 1
-    for (int product = first_product; product < first_product + position_tiles; ++product)
-#pragma unroll 1
-      for (int column = thread() / vectors; column < columns; column += together) {
-        const Output output(p, tile, row, Place(p, product, column));
-        if (output.exists(p)) ptx::store(output.at, bias);
-        fill_gaps(p, row, output, bias);
-      }
-  }
-
- private:
-  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
-  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
-  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
-
-  __device__ static void store_vectors(const ForwardParams& p, const Tile& tile, unsigned char* memory,
-                                       const Outputs& outputs, const Sums& sum, int first_product) {
+    unsigned char* const of_group = memory - warp_index() % 4 * panel_store_bytes(C);
     // A thread has the same vector of rows at all its positions.
     constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
     const int row_index = thread() % vectors * vector, first = thread() / vectors;
@@ -2316,7 +2291,7 @@ struct PanelChannelStore {
       for (int column = 0; column < columns; column += part) {
         constexpr int parts = ceil_div(columns, part), turns = ceil_div(part, together);
         const int count = min_of(part, columns - column);
-        Element* const buffer = reinterpret_cast<Element*>(memory) + (t * parts + column / part) % 2 * (part * pitch);
+        Element* const buffer = reinterpret_cast<Element*>(of_group) + (t * parts + column / part) % 2 * (part * pitch);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           if (C.rows < panel_rows && row_of(half) >= C.rows) break;
@@ -2350,6 +2325,27 @@ struct PanelChannelStore {
       }
     }
   }
+
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    if (thread() >= together * vectors) return;
+    const Row row(p, tile, thread() % vectors * vector);
+    const Vector bias = biases(p, row);
+#pragma unroll 1
+    for (int product = first_product; product < first_product + position_tiles; ++product)
+#pragma unroll 1
+      for (int column = thread() / vectors; column < columns; column += together) {
+        const Output output(p, tile, row, Place(p, product, column));
+        if (output.exists(p)) ptx::store(output.at, bias);
+        fill_gaps(p, row, output, bias);
+      }
+  }
+
+ private:
+  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
   /// What outputs without taps hold at the channels of a vector.
   __device__ static Vector biases(const ForwardParams& p, const Row& row) {
@@ -2432,7 +2428,7 @@ struct PanelStore {
   static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
   static_assert(are_whole_lines(slots));
-  static constexpr int passes = panel_passes(C), halves = 2 / passes;  // of the 16 rows, in a pass
+  static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
   static constexpr int line_lanes = panel_line_lanes(C);
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
@@ -5147,7 +5143,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_deb63d609b34_sm{architecture}",
+        name=f"tconv_kb64_4a41c62ac2e8_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

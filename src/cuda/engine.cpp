@@ -382,21 +382,13 @@ State::Chosen CudaBinding::choose(const Access& access) const {
     for (const State::Chosen& known : s.chosen)
       if (known.shape == result.shape && known.access == access) return known;
   }
-  // Prices of the general kernel are so much too low beside those of the warpgroups' kernels: most where it loads
-  // x by single 16-bit elements.
-  constexpr double general_latency = 7000;
-  const double general_share = size_of(s.layer.dtype) == 4 ? 1.7 : access.x_vector > 1 ? 2.5 : 5;
   for (const Packing& packing : s.packings) {
     const auto choices = choices_for(packing, access);
     if (choices.empty()) continue;
     // For tests: scaled fp16 numbers wherever they serve.
     const bool last_choice =
         element_bytes(packing.math) == 4 && !scales(packing.math) && std::getenv("TCONV_PREFER_HALVES");
-    const bool general = packing.family == Family::gemm;
-    const double cycles = choices.front().cycles * (last_choice ? 1e6
-                                                    : general   ? general_share
-                                                                : 1) +
-                          (general ? general_latency : 0);
+    const double cycles = choices.front().cycles * (last_choice ? 1e6 : 1);
     if (result.packing && result.tile.cycles <= cycles) continue;
     result.packing = &packing, result.tile = {choices.front().config, cycles};
   }

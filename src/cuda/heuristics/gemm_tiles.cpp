@@ -172,12 +172,16 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
   const int max_sums = math == Math::fp32 ? 64 : 128;
   const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
 
+  // Prices are so much too low beside those of the warpgroups' kernels: most where x is loaded by single 16-bit
+  // elements.
+  constexpr double latency = 7000;
+  const double share = device::element_bytes(math) == 4 ? 1.7 : access.x_vector > 1 ? 2.5 : 5;
   std::vector<TileChoice> choices;
   const auto consider = [&](const GemmConfig& candidate) {
     GemmConfig k = candidate;
     k.blocks_per_sm = occupancy(k, limits);
     if (k.blocks_per_sm == 0) return;
-    choices.push_back({k, price(k, rows, shape, limits)});
+    choices.push_back({k, latency + share * price(k, rows, shape, limits)});
   };
   for (int warps_m = 1; warps_m <= 4; warps_m *= 2) {
     if (rows.row_tiles % warps_m) continue;

@@ -26,7 +26,7 @@ struct PanelStore {
   static constexpr int runs_per_line = panel_runs(C);
   static constexpr int vector = store_vector(C);
   static_assert(are_whole_lines(slots));
-  static constexpr int passes = panel_passes(C), halves = 2 / passes;  // of the 16 rows, in a pass
+  static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
   static constexpr int line_lanes = panel_line_lanes(C);
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
