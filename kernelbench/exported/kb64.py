@@ -126,6 +126,8 @@ struct GemmConfig {
   int panel_columns;
   int panel_stages;
   int product_rows;  // rows of the box that a product covers, and the halo between them
+  int run_rows;      // of these, or where products are flat of a slice of the box, how many whole rows of outputs are
+                     // stored as one run; 1: each by itself
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int loaders;       // warpgroups of a team that fill panels, 1 or 2
@@ -464,11 +466,28 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Elements between two staged runs.
+/// Runs of a product; the last one has fewer rows perhaps.
+constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+// Where runs are several whole rows:
+/// how many outputs before its row the first position begins,
+constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
+/// and how many positions at the end of a box's row may be beyond it.
+constexpr int most_beyond_row = 8;
+constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
+  const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
+  if (c.stride.h > 1 || c.width_phases < c.stride.w) return false;
+  // Flat products have every row as it is.
+  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
+}
+/// Elements between two staged runs; of flat products, between two rows.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
+  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  return round_up(width * c.run_rows + v - 1, v);
 }
+/// Runs that flat products have of a line.
+constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.run_rows; }
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
@@ -500,8 +519,9 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
     const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
     return max_of(round_up(staged, 16), read);
   }
-  return max_of(panel_staging_bytes(c) + (c.panel_flat ? (box_rows(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
-                read);
+  return max_of(
+      panel_staging_bytes(c) + (c.panel_flat ? (flat_runs_of_line(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
+      read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
@@ -569,6 +589,19 @@ using u64 = unsigned long long;
 
 __device__ inline int lane_index() { return threadIdx.x % warp_size; }
 __device__ inline int warp_index() { return threadIdx.x / warp_size; }
+
+/// Calls `visit` with the numbers below `Count`, each a constant: `visit(at)` has it as `at.value`.
+template <int Value>
+struct Constant {
+  static constexpr int value = Value;
+};
+template <int Count, int From = 0, class Visit>
+__device__ void unrolled(const Visit& visit) {
+  if constexpr (From < Count) {
+    visit(Constant<From>{});
+    unrolled<Count, From + 1>(visit);
+  }
+}
 
 }  // namespace tconv::device
 // ---- element.cuh
@@ -2413,8 +2446,9 @@ __device__ void store_vector(Element* at, int first, int end, int c, const uint4
 //
 // Where a product is a piece of a row of positions, the lines of these rows become runs of outputs with their
 // phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
-// ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other. Where
-// products are flat, they cover all of the box, and its runs are staged together.
+// ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other; where these
+// are whole rows of outputs, which follow one another in memory, several are one run. Where products are flat, they
+// cover all of the box, and its runs are staged together.
 
 
 namespace tconv::device {
@@ -2482,10 +2516,11 @@ struct PanelStore {
         __syncwarp();
       } else {
         const LineRuns line(p, tile, first_line(first_half) + line_of_lane());
-#pragma unroll
-        for (int i = 0; i < position_tiles * C.product_rows; ++i) {
-          const int t = i / C.product_rows, row = i % C.product_rows;
-          const Run run = line.of_product(p, tile, first_product + t, row);
+        Run run;
+        const auto store_row = [&](int t, auto index) {
+          constexpr int of_run = index.value % C.run_rows;
+          if constexpr (of_run == 0) run = line.of_product(p, tile, first_product + t, index.value);
+          const Row<index.value> row{of_run * p.out.w, p.out.w};
           each_half([&](int half) {
             if constexpr (beside_gap)
               stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
@@ -2494,17 +2529,21 @@ struct PanelStore {
             else
               stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
           });
-          __syncwarp();
-          store_runs(run, [&](int own) { return Staged{staging + own * line_stride}; });
-          __syncwarp();
-        }
+          if constexpr (of_run + 1 == C.run_rows || index.value + 1 == C.product_rows) {
+            __syncwarp();
+            store_runs(run, [&](int own) { return Staged{staging + own * line_stride}; });
+            __syncwarp();
+          }
+        };
+#pragma unroll
+        for (int t = 0; t < position_tiles; ++t) unrolled<C.product_rows>([&](auto index) { store_row(t, index); });
       }
     }
   }
 
   /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
   __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
-    constexpr int runs = C.panel_flat ? box_rows(C) : position_tiles * C.product_rows;
+    constexpr int runs = C.panel_flat ? box_rows(C) : position_tiles * product_runs(C);
 #pragma unroll
     for (int half = 0; half < 2; half += halves) {
       if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
@@ -2513,7 +2552,8 @@ struct PanelStore {
 #pragma unroll 1
       for (int i = 0; i < runs; ++i) {
         const Run run = C.panel_flat ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
-                                     : line.of_product(p, tile, first_product + i / C.product_rows, i % C.product_rows);
+                                     : line.of_product(p, tile, first_product + i / product_runs(C),
+                                                       i % product_runs(C) * C.run_rows);
         store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * line_lanes)); });
       }
     }
@@ -2565,10 +2605,15 @@ struct PanelStore {
       return run;
     }
 
-    /// A product, or one of the rows that it covers.
+    /// A product, or of the rows that it covers those of a run, from `product_row` on.
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
-      const int row = product / panels_per_row(C) * C.product_rows + product_row;
-      return piece(p, tile, 0, row / C.box.h, row % C.box.h, product % panels_per_row(C) * columns * C.stride.w);
+      const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
+      Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
+      if constexpr (whole_rows) {
+        const int rows = min(min_of(C.run_rows, C.product_rows - product_row), p.out.h - (oh + h));
+        if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
+      }
+      return run;
     }
   };
 
@@ -2576,6 +2621,18 @@ struct PanelStore {
   // of the first phase that has taps the others.
   static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
   static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;  // every output has one behind it
+
+  // Runs of several rows: no output may be staged where one of another row is.
+  static constexpr bool whole_rows = C.run_rows > 1;
+  static_assert(!whole_rows || (C.stride.h == 1 && gaps == 0 && panels_per_row(C) == 1 && row_lead(C) >= 0));
+
+  /// Row `Index` of the product: where its outputs are staged behind those of the run's first row, and how many there
+  /// are. (Which sums are whose must be plain to the compiler, or it has them in memory.)
+  template <int Index>
+  struct Row {
+    static constexpr int first_column = Index * x_extent(C).w;
+    int place, width;
+  };
 
   /// Calls `visit(phase, index)` for each of the phases without taps.
   template <class Visit>
@@ -2600,16 +2657,16 @@ struct PanelStore {
     }
   };
 
-  /// Stages one number of each position: `each(visit)` calls `visit(to, sum)` for those of the lane, `to` being the
-  /// first output of the position. Lanes part once, not at every position.
+  /// Stages one number of each position: `each(phase, visit)` calls `visit(to, sum)` for those of the lane, `to` being
+  /// the first output of the position. Lanes part once, not at every position.
   template <class Each>
   __device__ static void stage_each(const RowOutput<C>& output, int half, const Each& each) {
     const OfLane lane(half);
     if (padding <= gaps || lane.phase >= 0)
-      each([&](Element* to, float sum) { to[lane.phase] = lane.value(sum, output); });
+      each(lane.phase, [&](Element* to, float sum) { to[lane.phase] = lane.value(sum, output); });
     if constexpr (gaps_left > 0) {
       if (!lane.gap && lane.phase == phase_with_taps(C, 0))
-        each([&](Element* to, float) {
+        each(lane.phase, [&](Element* to, float) {
           each_gap([&](int empty, int index) {
             if (index >= padding) to[empty] = to_element<Element>(output.bias);
           });
@@ -2624,37 +2681,45 @@ struct PanelStore {
     return slots >= 8 ? lane_index() % 4 >= 2 : line_of_lane() % 2 != 0;
   }
 
-  /// The first column of a row of positions in its product.
-  __device__ static constexpr int first_column(int row) { return row * x_extent(C).w; }
-
   /// Whether two neighbouring outputs are one store: all lines are aligned for it.
-  __device__ static bool stage_pairs(const Run& run, int row) {
+  template <int Index>
+  __device__ static bool stage_pairs(const Run& run, const Row<Index>& row) {
     if constexpr (C.stride.w > 1) return false;
-    return __all_sync(0xffffffff, (skew_of<2>(run.at) + first_column(row) * C.stride.w) % 2 == 0);
+    return __all_sync(0xffffffff, (skew_of<2>(run.at) + row.place + Row<Index>::first_column) % 2 == 0);
   }
 
   /// Calls `visit(n, column, whole)` for each eight columns of a row: the columns from 8n on are positions of the row
   /// from `column` on; all of them, but for the first and last ones.
-  template <class Visit>
-  __device__ static void each_eight(int row, const Visit& visit) {
+  template <int Index, class Visit>
+  __device__ static void each_eight(const Row<Index>& row, const Visit& visit) {
     constexpr int width = panel_run_width(C);
-    const int first = first_column(row);
+    constexpr int lowest = whole_rows ? ceil_div(row_lead(C), C.stride.w) : 0;
+    constexpr int end = whole_rows ? width - most_beyond_row : width;
+    constexpr int first = Row<Index>::first_column;
 #pragma unroll
     for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
       const int column = n * 8 - first;
-      visit(n, column, column >= 0 && column + 8 <= width);
+      visit(n, column, column >= lowest && column + 8 <= end);
     }
   }
+  /// Whether the run has an output of a phase at the column that is so many behind a lane's first one.
+  template <int Index>
+  __device__ static bool is_of_row(const Row<Index>& row, int column, int phase) {
+    if constexpr (whole_rows)
+      return unsigned(column) < unsigned(panel_run_width(C)) &&
+             unsigned(column * C.stride.w + phase - row_lead(C)) < unsigned(row.width);
+    return unsigned(column) < unsigned(panel_run_width(C));
+  }
   /// Calls `visit(to, sum)` for each of a lane's positions of a row; `at` is where the outputs of its first one go.
-  template <class Visit>
-  __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, int row,
-                                       const Visit& visit) {
+  template <int Index, class Visit>
+  __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, const Row<Index>& row,
+                                       int phase, const Visit& visit) {
     const int swapped = second_first();
     Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
     each_eight(row, [&](int n, int column, bool whole) {
 #pragma unroll
       for (int e = 0; e < 2; ++e)
-        if (whole || unsigned(column + first_column_of_lane() + (e ^ swapped)) < unsigned(panel_run_width(C)))
+        if (whole || is_of_row(row, column + first_column_of_lane() + (e ^ swapped), phase))
           visit(at_of[e] + column * C.stride.w, sum_of(sum, n, half, e, swapped));
     });
   }
@@ -2670,32 +2735,33 @@ struct PanelStore {
 
   /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
   /// those before; one is left then at the end of the run. The phase that has taps is the first: tap 0 is its.
+  template <int Index>
   __device__ static void stage_beside_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
-                                           const RowOutput<C>& output, int half, int row) {
+                                           const RowOutput<C>& output, int half, const Row<Index>& row) {
     static_assert(phase_with_taps(C, 0) == 0);
     Element* const at = staged_at(staging, run);
     const int skew = skew_of<2>(run.at);
-    each_position(at - skew, sum, half, row, [&](Element* to, float value) {
+    each_position(at - skew, sum, half, row, 0, [&](Element* to, float value) {
       const float own = output(value);
       store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
     });
     if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
   }
 
-  template <bool Pairs>
+  template <bool Pairs, int Index>
   __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
-                                   const RowOutput<C>& output, int half, int row) {
-    constexpr int width = panel_run_width(C);
-    Element* const at = staged_at(staging, run);
+                                   const RowOutput<C>& output, int half, const Row<Index>& row) {
+    Element* const at = staged_at(staging, run) + row.place;
     if constexpr (Pairs) {
       each_eight(row, [&](int n, int column, bool whole) {
         const float low = output(sum[n * 4 + half * 2]), high = output(sum[n * 4 + half * 2 + 1]);
         if (whole) return store_pair(at + column, low, high);
-        if (unsigned(column + first_column_of_lane()) < unsigned(width)) at[column] = to_element<Element>(low);
-        if (unsigned(column + first_column_of_lane() + 1) < unsigned(width)) at[column + 1] = to_element<Element>(high);
+        const int own = column + first_column_of_lane();
+        if (is_of_row(row, own, 0)) at[column] = to_element<Element>(low);
+        if (is_of_row(row, own + 1, 0)) at[column + 1] = to_element<Element>(high);
       });
     } else {
-      stage_each(output, half, [&](const auto& visit) { each_position(at, sum, half, row, visit); });
+      stage_each(output, half, [&](int phase, const auto& visit) { each_position(at, sum, half, row, phase, visit); });
     }
   }
 
@@ -2709,7 +2775,7 @@ struct PanelStore {
     const int swapped = second_first();
     Element* const own_at = at + own * C.stride.w;
     Element* const at_of[2] = {own_at + (swapped ? C.stride.w : 0), own_at + (swapped ? 0 : C.stride.w)};
-    stage_each(output, half, [&](const auto& visit) {
+    stage_each(output, half, [&](int, const auto& visit) {
 #pragma unroll
       for (int n = 0; n < columns / 8; ++n) {
         // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
@@ -2813,12 +2879,15 @@ struct PanelStore {
     }
   }
 
-  // ---- Flat products: a run is a row of a line. Rows are described once for a tile, lines once for a pass ----------
+  // ---- Flat products: a run is a row of a line, or a slice of rows that follow one another. They are described once
+  // for a tile, lines once for a pass
+  // -------------------------------------------------------------------------------------
 
+  static constexpr int line_runs = flat_runs_of_line(C);
   struct FlatRow {
     i64 offset;    // from the first output of the box
     short d, h;    // outputs from it along depth and height
-    short staged;  // which staged run it is
+    short staged;  // which staged row it begins with
     short exists;  // its image is one of the batch
   };
   struct FlatLine {
@@ -2832,42 +2901,48 @@ struct PanelStore {
     return reinterpret_cast<FlatRow*>(memory + panel_staging_bytes(C));
   }
   __device__ static FlatLine* flat_lines(unsigned char* memory) {
-    return reinterpret_cast<FlatLine*>(flat_rows(memory) + box_rows(C));
+    return reinterpret_cast<FlatLine*>(flat_rows(memory) + line_runs);
   }
 
   __device__ static void describe_rows(const ForwardParams& p, const Tile& tile, FlatRow* table) {
-    for (int row = lane_index(); row < box_rows(C); row += warp_size) {
-      const int h = row % C.box.h * C.stride.h, slice = row / C.box.h;
+    for (int run = lane_index(); run < line_runs; run += warp_size) {
+      const int row = run * C.run_rows, h = row % C.box.h * C.stride.h, slice = row / C.box.h;
       const int d = slice % C.box.d * C.stride.d, image = slice / C.box.d;
-      table[row] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
+      table[run] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
                     short(C.images == 1 || tile.n + image < p.batch)};
     }
   }
 
-  /// A run of a pass: a row of a line.
+  /// A run of a pass.
   struct FlatRun {
     Element* at;
     int staged;  // where its output 0 is
     bool exists;
     __device__ FlatRun(const ForwardParams& p, unsigned char* memory, int index) {
-      const FlatRow row = flat_rows(memory)[index % box_rows(C)];
-      const FlatLine line = flat_lines(memory)[index / box_rows(C)];
+      const FlatRow row = flat_rows(memory)[index % line_runs];
+      const FlatLine line = flat_lines(memory)[index / line_runs];
       exists =
           row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
       at = line.at + row.offset;
-      staged = index / box_rows(C) * line_stride + row.staged * run_stride + panel_flat_skew(C);
+      staged = index / line_runs * line_stride + row.staged * run_stride + panel_flat_skew(C);
     }
   };
-  static constexpr int flat_runs = pass_lines * box_rows(C);  // of a pass
+  static constexpr int flat_runs = pass_lines * line_runs;  // of a pass
+  static_assert(!(C.panel_flat && whole_rows) || C.run_rows == C.box.h);
 
   __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
     // Of every run the same outputs exist.
     const int ow = tile.origin.w * C.stride.w - C.padding.w;
-    const int first = max(0, -ow), end = max(min(C.box.w * C.stride.w, p.out.w - ow), first);
+    const int rows = min(C.run_rows, p.out.h - (tile.origin.h - C.padding.h));
+    const int first = max(0, -ow),
+              end = max(whole_rows ? rows * p.out.w : min(C.box.w * C.stride.w, p.out.w - ow), first);
     // Strides of dimensions of size 1 are never stepped along.
-    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) | (p.out.h > 1 ? p.ys.h : 0);
+    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) |
+                        (p.out.h > (whole_rows ? C.box.h : 1) ? p.ys.h : 0);
     const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
-    if (in_memory && (panel_flat_skew(C) + first) % vector == 0)
+    // Runs of several rows begin with any row of the first slice, and so many rows behind one another.
+    constexpr bool in_staging = !whole_rows || run_stride * x_extent(C).h % vector == 0;
+    if (in_memory && in_staging && (panel_flat_skew(C) + first) % vector == 0)
       store_flat_aligned(p, memory, first, end);
     else
       store_flat_joined(p, memory, first, end);
@@ -2875,7 +2950,7 @@ struct PanelStore {
 
   /// Runs are in memory as they are staged. A lane has the same vectors of several runs.
   __device__ static void store_flat_aligned(const ForwardParams& p, unsigned char* memory, int first, int end) {
-    constexpr int most = ceil_div(C.box.w * C.stride.w, vector), lanes = min_of(most, warp_size);
+    constexpr int most = ceil_div(C.run_rows * C.box.w * C.stride.w, vector), lanes = min_of(most, warp_size);
     constexpr int together = warp_size / lanes;  // runs
     const Element* const staging = reinterpret_cast<const Element*>(memory) + first;
     const int place = lane_index() % lanes, whole = (end - first) / vector;
@@ -4561,7 +4636,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4628,7 +4703,7 @@ constexpr GemmConfig config{
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 160, .panel_stages = 6, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 2, .fill_buffers = 2, .panel_flat = false,
+    .panel_columns = 160, .panel_stages = 6, .product_rows = 1, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 2, .fill_buffers = 2, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .fills = false, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
@@ -4709,7 +4784,7 @@ constexpr GemmConfig config{
     .resident_steps = 3, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 192, .panel_stages = 6, .product_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
+    .panel_columns = 192, .panel_stages = 6, .product_rows = 1, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = true, .fills = false, .depth_splits = 1};
 
 __constant__ constexpr int step_count[] = {
@@ -4803,7 +4878,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4860,7 +4935,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -4915,7 +4990,7 @@ constexpr GemmConfig config{
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
     .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
 
 __constant__ int step_count[] = {
@@ -5143,7 +5218,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_4a41c62ac2e8_sm{architecture}",
+        name=f"tconv_kb64_b9ba0242c26c_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

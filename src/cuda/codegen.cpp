@@ -76,9 +76,9 @@ std::string config_text(const GemmConfig& c) {
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_channels = " << c.y_channels
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .product_rows = " << c.product_rows << ", .team_blocks = " << c.team_blocks
-      << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders << ", .fill_buffers = " << c.fill_buffers
-      << ", .panel_flat = " << text(c.panel_flat) << ",\n"
+      << ", .product_rows = " << c.product_rows << ", .run_rows = " << c.run_rows
+      << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders
+      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
       << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
       << ", .depth_splits = " << c.depth_splits << "};\n";

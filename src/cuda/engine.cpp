@@ -103,7 +103,7 @@ struct State {
         limits{.multiprocessors = d.multiprocessors,
                .shared_per_block = d.shared_per_block,
                .shared_per_multiprocessor = d.shared_per_multiprocessor,
-               .turns = d.turns},
+               .exported = d.exported},
         math(math_of(l)) {}
 
   Layer layer;
@@ -307,6 +307,7 @@ Access CudaBinding::access_of(const Operands& o) const {
   const int element = int(size_of(state_->layer.dtype));
   Access a;
   a.y_rows = y.strides[4] == 1;
+  a.y_planes = y.sizes[3] == 1 || y.strides[3] == y.sizes[4];
   const auto apart = [&](int count) {
     bool fits = aligned(y.data, std::size_t(count * element));
     for (const std::size_t d : {0, 2, 3, 4}) fits = fits && (y.sizes[d] == 1 || y.strides[d] % count == 0);
@@ -355,18 +356,19 @@ std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const A
     });
   // For tests, which want every kernel on layers of every size: panels before all else, where they can serve; and
   // those that so many warpgroups share before others, those of turned x ("turned"), those that are
-  // multiplied in turns ("turns"), those whose products cover several rows ("joined"), or those that share sums
-  // ("split").
+  // multiplied in turns ("turns"), those whose products cover several rows ("joined"), or store several as one run
+  // ("runs"), or those that share sums ("split").
   if (const char* const wanted = std::getenv("TCONV_PREFER_PANELS")) {
     const bool split = std::string_view(wanted) == "split", in_turns = std::string_view(wanted) == "turns";
     const bool turned = split || std::string_view(wanted) == "turned";
     const int product_rows = std::string_view(wanted) == "joined" ? 2 : 1;
+    const int run_rows = std::string_view(wanted) == "runs" ? 2 : 1;
     const int loaders = std::string_view(wanted) == "loaders" ? 2 : 1;
     for (const int at_least : {1, std::atoi(wanted)})
       std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
         const GemmConfig& c = choice.config;
         return c.panel_columns > 0 && c.turned == turned && c.loaders >= loaders && c.in_turns >= in_turns &&
-               c.product_rows >= product_rows && (c.depth_splits > 1) >= split &&
+               c.product_rows >= product_rows && c.run_rows >= run_rows && (c.depth_splits > 1) >= split &&
                device::members_of(c) >= at_least;
       });
   }
@@ -530,7 +532,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
            (c.panel_flat         ? "_flat"
             : c.product_rows > 1 ? "_rows" + number(c.product_rows)
                                  : "") +
-           "_" + box + "_t" + number(c.teams) + "x" + number(c.blocks_per_sm) +
+           (c.run_rows > 1 ? "_runs" + number(c.run_rows) : "") + "_" + box + "_t" + number(c.teams) + "x" +
+           number(c.blocks_per_sm) +
            (c.team_blocks > 1 ? "_b" + number(c.team_blocks)
             : c.box_parts > 1 ? "_p2"
                               : "") +
@@ -578,14 +581,14 @@ void plan_packings(State& s) {
   if (RowPlan general; !(warpgroups && add_wide(s.math)) &&
                        make_row_plan(s.geometry, device::channels_per_word(s.math), 4, general)) {
     s.add_packing(Family::gemm, s.math, std::move(general));
-    if (warpgroups && s.limits.turns && plan(s.math, 1) && may_suit_warpgroups(s.geometry, s.math, rows))
+    if (warpgroups && !s.limits.exported && plan(s.math, 1) && may_suit_warpgroups(s.geometry, s.math, rows))
       s.add_packing(Family::warpgroup, s.math, std::move(rows));
   }
   if (s.packings.empty() || !warpgroups) return;
-  if (s.limits.turns) add_several_inputs(s.math);
+  if (!s.limits.exported) add_several_inputs(s.math);
   if (!scales || s.device.scaled) return;
   add_wide(scaled);
-  if (s.limits.turns) add_several_inputs(scaled);
+  if (!s.limits.exported) add_several_inputs(scaled);
 }
 
 }  // namespace

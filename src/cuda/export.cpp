@@ -82,7 +82,7 @@ Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, con
   Kernels kernels;
   KernelRecord considered;
   DeviceProperties device = absent_device(architecture);
-  device.record = &considered, device.turns = false;
+  device.record = &considered, device.exported = true;
   // Weights are packed the way that serves the size exported best; the engine names the numbers it multiplies.
   const auto best = make_plan(layer, device)->bind(shape_of(layer, batch, input));
   device.scaled = best->kernel_name(Pass::forward).find("_half") != std::string::npos;

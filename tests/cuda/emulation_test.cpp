@@ -130,7 +130,7 @@ struct Case {
   int64_t batch;
   Extents input;
   std::string text;
-  bool turns = true;  // x may be turned
+  bool exported = false;  // one kernel for every size
   int multiprocessors = 2;
   bool backwards = false;           // the images of x: a negative stride
   double x_size = 1, x_step = 1;    // of the first half of x's channels, and how much larger the others are; where
@@ -274,7 +274,7 @@ std::string check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map
   const Geometry g = geometry_of(layer);
   const Shape s = shape_of(layer, c.batch, c.input);
   DeviceProperties device = absent_device("sm_90a", c.multiprocessors);
-  device.record = &emulator, device.turns = c.turns;
+  device.record = &emulator, device.exported = c.exported;
   std::uniform_real_distribution<double> uniform(-1, 1);
   const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
   const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
@@ -346,6 +346,7 @@ std::string check(Emulator& emulator, const Case& c, std::mt19937& rng, std::map
   if (kernel.find("_moved") != std::string::npos) ++families["panel of moved positions"];
   if (std::regex_search(kernel, std::regex("_(halves|half)_"))) ++families["panel of halves"];
   if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];
+  if (std::regex_search(kernel, std::regex("_runs[0-9]"))) ++families["panel of whole rows"];
   if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
   if (kernel.find("_turns") != std::string::npos) ++families["panel in turns"];
   if (kernel.find("_fills") != std::string::npos) ++families["panel that fills"];
@@ -574,6 +575,49 @@ TEST(Emulation, JoinedRowsAndTurns) {
   EXPECT_GT(families["panel in turns"], 2);
 }
 
+/// Layers that have several rows of outputs in one run: of even and odd length, with phases along the width, of
+/// which some are padding, with positions that begin before a row and end behind it.
+TEST(Emulation, RunsOfWholeRows) {
+  struct Whole {
+    int dims, in, out;
+    Extents input, kernel, stride, padding;
+    DType dtype;
+    Precision precision;
+    const char* inputs;  // of a position
+    Layout layout = Layout::channels_first;
+  };
+  const Whole layers[] = {
+      {2, 24, 64, {7, 40}, {3, 3}, {1, 1}, {1, 1}, DType::f32, Precision::tf32, "1"},
+      {3, 32, 48, {3, 5, 33}, {3, 3, 3}, {1, 1, 1}, {1, 1, 0}, DType::f16, Precision::fp32, "1"},
+      {2, 16, 20, {9, 31}, {3, 4}, {1, 1}, {0, 1}, DType::bf16, Precision::fp32, "1"},
+      {2, 32, 40, {5, 37}, {5, 7}, {1, 1}, {2, 5}, DType::f32, Precision::fp32, "1"},
+      {2, 32, 24, {6, 36}, {3, 4}, {1, 2}, {0, 1}, DType::f16, Precision::fp32, "1"},
+      {2, 24, 16, {6, 33}, {2, 5}, {1, 3}, {1, 2}, DType::f32, Precision::tf32, "1"},
+      {2, 16, 24, {8, 67}, {3, 3}, {1, 1}, {0, 0}, DType::f32, Precision::tf32, "2"},
+      {3, 16, 16, {2, 7, 70}, {2, 3, 5}, {2, 1, 1}, {0, 1, 1}, DType::f16, Precision::fp32, "4"},
+      // Flat products, whose runs are whole slices.
+      {2, 32, 64, {1, 1}, {4, 4}, {1, 1}, {0, 0}, DType::f16, Precision::fp32, "1"},
+      {2, 32, 40, {7, 5}, {3, 3}, {1, 1}, {1, 1}, DType::f32, Precision::tf32, "1"},
+      {3, 16, 24, {3, 5, 7}, {2, 3, 3}, {1, 1, 1}, {0, 1, 0}, DType::bf16, Precision::fp32, "1"},
+      {2, 24, 16, {3, 8}, {3, 2}, {1, 2}, {1, 0}, DType::f16, Precision::fp32, "1"},
+  };
+  Emulator emulator;
+  std::mt19937 rng(5);
+  std::map<std::string, int> families;
+  int flat = 0;
+  setenv("TCONV_PREFER_PANELS", "runs", 1);
+  for (const Whole& whole : layers) {
+    setenv("TCONV_X_PHASES", whole.inputs, 1);
+    Case c = case_of(whole, &whole - layers);
+    c.layer.padding = whole.padding;
+    flat += check(emulator, c, rng, families).find("_flat_") != std::string::npos;
+  }
+  unsetenv("TCONV_X_PHASES");
+  unsetenv("TCONV_PREFER_PANELS");
+  EXPECT_EQ(families["panel of whole rows"], 12);
+  EXPECT_GE(flat, 3);
+}
+
 /// Layers whose x is turned for many channel blocks.
 TEST(Emulation, TurnedPanels) {
   struct Turned {
@@ -739,7 +783,7 @@ TEST(Emulation, ImagesOfOneBoxInReverseOrder) {
   l.in_channels = 32, c.text = "panels";
   check(emulator, c, rng, families);
   l.in_channels = 30, l.layout = Layout::channels_last, c.text = "channels that are no vectors: no panels";
-  c.turns = false;
+  c.exported = true;
   check(emulator, c, rng, families);
   unsetenv("TCONV_PREFER_PANELS");
   for (const char* const family : {"warpgroup of several images", "panel of several images"})
@@ -852,7 +896,7 @@ TEST(Emulation, APackedWeightHoldsEveryWeightOnceAndEveryWordIsWritten) {
     const Case c = random_case(rng);
     SCOPED_TRACE(c.text);
     DeviceProperties device = absent_device(round % 2 ? "sm_90a" : "sm_86", 2);
-    device.record = &emulator, device.turns = false;  // then weights are packed in one way
+    device.record = &emulator, device.exported = true;  // then weights are packed in one way
     // A position of several inputs has a row for each of them.
     const int inputs = round % 4 == 3 ? 2 : 1;
     setenv("TCONV_X_PHASES", std::to_string(inputs).c_str(), 1);

@@ -294,6 +294,36 @@ TEST(Tiles, EveryTileOfWarpgroupsFitsTheDevice) {
   EXPECT_GT(split, 1000);
 }
 
+/// Several rows are one run where they are whole, follow one another in memory, and the tile serves no other
+/// shape.
+TEST(Tiles, RunsAreWholeRowsThatFollowOneAnother) {
+  Geometry g{};
+  g.groups = 1, g.group_in = 32, g.group_out = 64;
+  g.kernel = {1, 3, 3}, g.stride = {1, 1, 1}, g.padding = {0, 1, 0}, g.dilation = {1, 1, 1};
+  const auto runs_of = [&](std::int64_t stride_h, const Access& access, const DeviceLimits& limits) {
+    Geometry layer = g;
+    layer.stride[1] = stride_h;
+    RowPlan plan;
+    EXPECT_TRUE(make_wide_row_plan(layer, 2, 1, false, 1, plan));
+    Shape shape;
+    shape.batch = 4, shape.input = {1, 9, 43}, shape.output = {1, 8 * stride_h + 1, 45};
+    int joined = 0, flat = 0;
+    for (const TileChoice& choice : price_warpgroup_tiles(layer, device::Math::f16, plan, shape, access, limits)) {
+      const auto& c = choice.config;
+      if (c.run_rows == 1) continue;
+      EXPECT_GE(c.box.w, 45);
+      EXPECT_LE(c.run_rows, c.panel_flat ? c.box.h : c.product_rows);
+      ++(c.panel_flat ? flat : joined);
+    }
+    return std::pair{joined > 0, flat > 0};
+  };
+  const std::pair all{true, true}, none{false, false};
+  EXPECT_EQ(runs_of(1, {}, {}), all);
+  EXPECT_EQ(runs_of(2, {}, {}), none);
+  EXPECT_EQ(runs_of(1, {.y_planes = false}, {}), none);
+  EXPECT_EQ(runs_of(1, {}, {.exported = true}), none);
+}
+
 TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {
   std::mt19937 rng(9);
   for (int round = 0; round < 60; ++round) {

@@ -22,7 +22,7 @@ struct DeviceLimits {
   int multiprocessors = 132;
   int shared_per_block = 227 * 1024;
   int shared_per_multiprocessor = 228 * 1024;
-  bool turns = true;  // x may be turned by a kernel of its own, into workspace
+  bool exported = false;  // a tile is to serve every size, without workspace that x could be turned into
 };
 
 /// How memory looks to the kernel; the same for all shapes with the same alignment.
@@ -30,7 +30,8 @@ struct Access {
   bool x_channels_last = false;
   int x_vector = 1;
   bool y_rows = true;
-  int y_channels = 1;  // neighbouring channels of y that may be stored at once
+  bool y_planes = true;  // rows of outputs follow one another
+  int y_channels = 1;    // neighbouring channels of y that may be stored at once
   bool operator==(const Access&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "cuda/heuristics/team_cost.hpp"
@@ -147,7 +148,9 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
 }
 
 /// Boxes whose products cover several rows each: wider products read less of shared memory for what they multiply.
-void add_joined_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
+/// `joins` says where whole rows of outputs may be one run.
+void add_joined_rows(GemmConfig c, const Int3& positions, const std::function<bool(const GemmConfig&)>& joins,
+                     std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1;
   const int widest = device::members_of(c) > 1 ? 256 : 192, alignment = std::max(device::x_alignment(c), 2);
   std::set<int> widths;
@@ -167,7 +170,14 @@ void add_joined_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig
           c.box.h = c.product_rows * high, c.box.d = products / high;
           if (c.box.d > positions.d || (high > 1 && c.box.h > positions.h + c.product_rows - 1)) continue;
           if (c.box_parts > 1 && device::panel_part_stride(c) < 0) continue;
-          found.push_back(c);
+          // Long runs take shared memory.
+          std::set<int> run_rows{1};
+          if (joins(c)) run_rows.insert({c.product_rows, ceil_div(c.product_rows, 2)});
+          for (const int rows : run_rows) {
+            c.run_rows = rows;
+            found.push_back(c);
+          }
+          c.run_rows = 1;
         }
       }
     }
@@ -180,7 +190,8 @@ int zeros_around(int first_position, int reach, int positions, int64_t input) {
 }
 
 /// Boxes of whole, short rows, whose products run over them and their halo.
-void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, std::vector<GemmConfig>& found) {
+void add_flat(GemmConfig c, const Int3& positions, const Shape& shape,
+              const std::function<bool(const GemmConfig&)>& joins, std::vector<GemmConfig>& found) {
   const int64_t batch = shape.batch;
   if (positions.w > 96) return;
   c.panel_flat = true, c.box.w = positions.w, c.window = 1, c.product_rows = 1;
@@ -203,8 +214,10 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, std::vect
       // Rows of one slice that share no zeros are joined, and stored one after the other: that takes a tenth less.
       const bool joined = c.turned && !c.channel_rows && images * d == 1 && h > 1 && h <= most_product_rows;
       if (joined && panel_positions(c) >= least_joined && c.shared_halo == Int3{0, 0, 0}) continue;
-      if (c.panel_columns >= least_columns(c) && c.panel_columns <= widest && panel_positions(c) <= 256)
-        found.push_back(c);
+      if (c.panel_columns < least_columns(c) || c.panel_columns > widest || panel_positions(c) > 256) continue;
+      c.run_rows = h > 1 && joins(c) ? h : 1;
+      found.push_back(c);
+      c.run_rows = 1;
     }
   };
   const auto sizes = [](int limit) {
@@ -264,7 +277,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
-  const double runs = types * lines * (c.panel_flat ? device::box_rows(c) : c.position_tiles * c.product_rows);
+  const double runs =
+      types * lines * (c.panel_flat ? device::flat_runs_of_line(c) : c.position_tiles * device::product_runs(c));
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
@@ -291,11 +305,12 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
   const double passes =
-      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : c.position_tiles * c.product_rows);
+      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : c.position_tiles * device::product_runs(c));
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
-  const bool aligned = shape.output[2] % vector == 0;
+  const bool whole_planes = c.panel_flat && c.run_rows > 1 && boxes.h == 1;
+  const bool aligned = shape.output[2] * (whole_planes ? shape.output[1] : 1) % vector == 0;
   const double sums = staged_types * panel_positions(c) / 2.0;  // of a thread
   const double staged =
       sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w / c.width_phases;
@@ -307,9 +322,9 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                        : staged_types * outputs / vector / 128 * run_vector_instructions *
                                              (aligned ? 1 : joined_vectors);
   const double described =
-      !c.panel_flat
-          ? 0
-          : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / 32.0) * run_instructions;
+      !c.panel_flat ? 0
+                    : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / c.run_rows / 32.0) *
+                          run_instructions;
   // Channels last.
   const double parts_staged = staged_types * tiles * ceil_div(c.panel_columns, device::staged_columns(c));
   const double channels_stored =
@@ -359,7 +374,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // that as far as there are slots.
   const double slots = double(c.panel_stages) / device::chunks_of(c) - 1;
   const double unfilled = members > 1 ? (1 - std::clamp(slots, 0.0, 1.0)) * filling * types : 0;
-  const double chain = (c.in_turns ? std::max({warpgroups * own + unfilled, own + epilogue, streamed})
+  // In turns, others multiply meanwhile: many short runs wait for shared memory, which products read.
+  const double busy = issued * (64 + c.panel_columns) / 4.0 / own;
+  const double beside =
+      c.product_rows > 1 && !c.channel_rows ? busy * (passes * pass_latency + vectors * issue_cycles) : 0;
+  const double chain = (c.in_turns ? std::max({warpgroups * own + unfilled, own + epilogue + beside, streamed})
                                    : std::max({members * tensor, streamed, own}) + epilogue) /
                            types +
                        tile_latency;
@@ -383,7 +402,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 }
 
 std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan& rows, const Shape& shape,
-                                          const DeviceLimits& limits) {
+                                          const Access& access, const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
   const bool stores = layer.channel_rows || (layer.y_rows && device::are_whole_lines(layer.width_slots));
   if (rows.rows() > device::panel_rows || !stores) return choices;
@@ -465,16 +484,20 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
   const bool loads = !c.x_channels_last || c.x_vector == 4;
+  const auto joins = [&](const GemmConfig& box) {
+    return !box.channel_rows && access.y_planes && !limits.exported && box.box.w >= positions.w &&
+           device::joins_whole_rows(box, int(shape.output[2]));
+  };
   if (loads) {
     for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;
       add_rows(c, positions, boxes);
-      add_joined_rows(c, positions, boxes);
-      add_flat(c, positions, shape, boxes);
+      add_joined_rows(c, positions, joins, boxes);
+      add_flat(c, positions, shape, joins, boxes);
     }
     c.team_blocks = 1, c.box_parts = 2;
     add_rows(c, positions, boxes);
-    add_joined_rows(c, positions, boxes);
+    add_joined_rows(c, positions, joins, boxes);
     c.box_parts = 1;
   }
   // Turned x pays where many row blocks read it, where threads would load it element by element, where its
@@ -482,7 +505,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const bool few =
       double(shape.batch) * positions.d * positions.h * positions.w * layer.types * layer.channel_blocks <=
       64.0 * limits.multiprocessors;
-  if (limits.turns && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || few || !loads)) {
+  if (!limits.exported && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || few || !loads)) {
     const int widest_load = c.x_channels_last ? 1 : c.x_vector;
     c.turned = true, c.x_channels_last = false;
     for (c.x_vector = 1; c.x_vector <= widest_load; ++c.x_vector)
@@ -490,9 +513,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         if (c.channel_blocks % c.team_blocks != 0) continue;
         if (c.x_vector == widest_load) {
           add_rows(c, positions, boxes);
-          add_joined_rows(c, positions, boxes);
+          add_joined_rows(c, positions, joins, boxes);
         }
-        add_flat(c, positions, shape, boxes);
+        add_flat(c, positions, shape, joins, boxes);
       }
   }
   for (GemmConfig& box : boxes)

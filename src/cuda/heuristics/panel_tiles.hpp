@@ -9,7 +9,7 @@ namespace tconv::cuda {
 /// All tiles that fit, in no order; none where the layer's rows do not suit the kernel. `layer` says what layer,
 /// rows and memory fix.
 std::vector<TileChoice> price_panel_tiles(const device::GemmConfig& layer, const RowPlan& rows, const Shape& shape,
-                                          const DeviceLimits& limits);
+                                          const Access& access, const DeviceLimits& limits);
 
 /// What a tile costs a shape.
 double panel_cycles(const device::GemmConfig& config, const RowPlan& rows, const Shape& shape,

@@ -284,7 +284,7 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
     }
   }
   const auto add_panels = [&](const GemmConfig& from, const RowPlan& plan) {
-    const std::vector<TileChoice> panels = price_panel_tiles(from, plan, shape, limits);
+    const std::vector<TileChoice> panels = price_panel_tiles(from, plan, shape, access, limits);
     choices.insert(choices.end(), panels.begin(), panels.end());
   };
   add_panels(layer, rows);

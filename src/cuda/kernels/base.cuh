@@ -16,4 +16,17 @@ using u64 = unsigned long long;
 __device__ inline int lane_index() { return threadIdx.x % warp_size; }
 __device__ inline int warp_index() { return threadIdx.x / warp_size; }
 
+/// Calls `visit` with the numbers below `Count`, each a constant: `visit(at)` has it as `at.value`.
+template <int Value>
+struct Constant {
+  static constexpr int value = Value;
+};
+template <int Count, int From = 0, class Visit>
+__device__ void unrolled(const Visit& visit) {
+  if constexpr (From < Count) {
+    visit(Constant<From>{});
+    unrolled<Count, From + 1>(visit);
+  }
+}
+
 }  // namespace tconv::device

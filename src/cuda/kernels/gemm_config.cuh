@@ -92,6 +92,8 @@ struct GemmConfig {
   int panel_columns;
   int panel_stages;
   int product_rows;  // rows of the box that a product covers, and the halo between them
+  int run_rows;      // of these, or where products are flat of a slice of the box, how many whole rows of outputs are
+                     // stored as one run; 1: each by itself
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int loaders;       // warpgroups of a team that fill panels, 1 or 2
@@ -430,11 +432,28 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Elements between two staged runs.
+/// Runs of a product; the last one has fewer rows perhaps.
+constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+// Where runs are several whole rows:
+/// how many outputs before its row the first position begins,
+constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
+/// and how many positions at the end of a box's row may be beyond it.
+constexpr int most_beyond_row = 8;
+constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
+  const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
+  if (c.stride.h > 1 || c.width_phases < c.stride.w) return false;
+  // Flat products have every row as it is.
+  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
+}
+/// Elements between two staged runs; of flat products, between two rows.
 constexpr int panel_run_stride(const GemmConfig& c) {
   const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
-  return c.panel_flat ? round_up(panel_flat_skew(c) + width, v) : round_up(width + v - 1, v);
+  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  return round_up(width * c.run_rows + v - 1, v);
 }
+/// Runs that flat products have of a line.
+constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.run_rows; }
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
@@ -466,8 +485,9 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
     const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
     return max_of(round_up(staged, 16), read);
   }
-  return max_of(panel_staging_bytes(c) + (c.panel_flat ? (box_rows(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
-                read);
+  return max_of(
+      panel_staging_bytes(c) + (c.panel_flat ? (flat_runs_of_line(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
+      read);
 }
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
