@@ -277,8 +277,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
-  const double runs =
-      types * lines * (c.panel_flat ? device::flat_runs_of_line(c) : c.position_tiles * device::product_runs(c));
+  const double runs = types * lines / device::run_lines(c) *
+                      (c.panel_flat ? device::flat_runs_of_line(c) : c.position_tiles * device::product_runs(c));
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
@@ -315,15 +315,15 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double staged =
       sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w / c.width_phases;
   // Of a run the lanes of its line store a vector each, some times over, and its ends.
-  const int lanes_of_line = std::max(device::panel_line_lanes(c), 8);
+  const int lanes_of_run = std::max(device::panel_line_lanes(c) * device::run_lines(c), 8);
   const double of_run =
-      ceil_div(device::panel_run_stride(c) / vector, lanes_of_line) * stored_instructions + end_instructions;
-  const double vectors = !c.panel_flat ? passes * device::panel_pass_lines(c) * lanes_of_line / 32.0 * of_run
+      ceil_div(device::panel_run_stride(c) / vector, lanes_of_run) * stored_instructions + end_instructions;
+  const double vectors = !c.panel_flat ? passes * device::panel_pass_runs(c) * lanes_of_run / 32.0 * of_run
                                        : staged_types * outputs / vector / 128 * run_vector_instructions *
                                              (aligned ? 1 : joined_vectors);
   const double described =
       !c.panel_flat ? 0
-                    : passes * std::ceil(device::panel_pass_lines(c) * device::panel_runs(c) / c.run_rows / 32.0) *
+                    : passes * std::ceil(device::panel_pass_runs(c) * device::panel_runs(c) / c.run_rows / 32.0) *
                           run_instructions;
   // Channels last.
   const double parts_staged = staged_types * tiles * ceil_div(c.panel_columns, device::staged_columns(c));

@@ -279,8 +279,17 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const bool pads = !channel_rows && (channels_per_word == 2 ? plan.width_phases <= 16
                                                              : plan.width_phases <= 8 && plan.width_phases != 5);
   while (pads && !device::are_whole_lines(plan.width_slots)) ++plan.width_slots;
-  const auto [with_taps, without] = shifts.pairs();
+  auto [with_taps, without] = shifts.pairs();
   if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
+  // Phases along the height that read the same inputs (kernel = stride) are neighbouring lines of a channel, as
+  // their rows are in memory; eight rows have all of them. The first one stands for them in pairs.
+  const bool alike =
+      std::all_of(shifts.h.begin(), shifts.h.end(), [&](const auto& h) { return h == shifts.h[0]; });
+  if (alike && !channel_rows && 8 % (plan.width_slots * g.stride[1]) == 0) {
+    plan.line_phases = int(g.stride[1]);
+    for (auto* pairs : {&with_taps, &without})
+      std::erase_if(*pairs, [](const PhasePair& pair) { return pair.h > 0; });
+  }
 
   // How many rows: many, so that positions are read from shared memory for as many products as can be; but
   // where weights cannot stay there, half as many rows leave registers for twice as many positions.
@@ -295,8 +304,9 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
       x_phases > 1 || channel_rows || (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
-  const int64_t pair_rows = g.group_out * plan.width_slots;
-  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / plan.width_slots);
+  const int channel_rows_of_pair = plan.width_slots * plan.line_phases;
+  const int64_t pair_rows = g.group_out * channel_rows_of_pair;
+  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / channel_rows_of_pair);
   plan.channel_blocks = int((g.group_out + lines_per_block - 1) / lines_per_block);
   plan.channels_per_block = int((g.group_out + plan.channel_blocks - 1) / plan.channel_blocks);
   if (g.group_out > 8) {  // in eights, so that only the last block has rows of padding
@@ -308,7 +318,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   }
 
   int pairs_per_type = 1;
-  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * plan.width_slots, true);
+  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * channel_rows_of_pair, true);
   if (plan.channel_blocks == 1) {
     for (int size = 2; size <= int(with_taps.size()) && size * pair_rows <= most_rows; ++size)
       for (const bool same : {true, false}) {
@@ -316,7 +326,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
         if (candidate.cycles < best.cycles * 0.99) best = std::move(candidate), pairs_per_type = size;
       }
   }
-  const int rows = pairs_per_type * plan.channels_per_block * plan.width_slots;
+  const int rows = pairs_per_type * plan.channels_per_block * channel_rows_of_pair;
   plan.row_tiles = (rows + 7) / 8;
   if (plan.rows() > 256) return false;
 
@@ -324,7 +334,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
     BlockType type;
     for (const PhasePair& pair : pairs)
       for (int channel = 0; channel < plan.channels_per_block; ++channel)
-        type.lines.push_back({channel, pair.d, pair.h});
+        for (int i = 0; i < plan.line_phases; ++i) type.lines.push_back({channel, pair.d, pair.h + i});
     type.rows.resize(std::size_t(plan.rows()));
     const int channels = plan.channels_per_block, slots = plan.width_slots;
     for (int i = 0; i < int(type.lines.size()) * slots; ++i) {

@@ -60,6 +60,7 @@ struct RowPlan {
   int x_phases = 1;  // inputs of a position along the width
   int width_phases = 1;
   int width_slots = 1;  // rows of a line: its phases, or more, so that eight rows are whole lines
+  int line_phases = 1;  // phases along the height whose lines are neighbours: all, where they read the same inputs
   int channels_per_block = 0, channel_blocks = 0;
   bool paired = false;        // at most four channel words: a step holds two shifts
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases

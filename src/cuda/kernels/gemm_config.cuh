@@ -61,6 +61,7 @@ struct GemmConfig {
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
+  int line_phases;        // phases along the height whose lines are neighbours, 1 or all
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -435,20 +436,24 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
 /// Runs of a product; the last one has fewer rows perhaps.
 constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
 // Where runs are several whole rows:
+/// how many lines are one run,
+constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
+constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
 /// how many outputs before its row the first position begins,
 constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
 /// and how many positions at the end of a box's row may be beyond it.
 constexpr int most_beyond_row = 8;
 constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
   const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
-  if (c.stride.h > 1 || c.width_phases < c.stride.w) return false;
+  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
+  if (!rows_follow || c.width_phases < c.stride.w) return false;
   // Flat products have every row as it is.
   if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
   return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
 }
 /// Elements between two staged runs; of flat products, between two rows.
 constexpr int panel_run_stride(const GemmConfig& c) {
-  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w;
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
   if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
   return round_up(width * c.run_rows + v - 1, v);
 }
@@ -461,7 +466,7 @@ constexpr int panel_line_stride(const GemmConfig& c) {
   return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {
-  return round_up(panel_pass_lines(c) * panel_line_stride(c) * element_bytes(c), 16);
+  return round_up(panel_pass_runs(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
 /// Channels last, how many channels are stored at once: those of 16 bytes, or fewer where they are not aligned for it.
 constexpr int channel_vector(const GemmConfig& c) {

@@ -28,12 +28,14 @@ struct PanelStore {
   static constexpr int vector = store_vector(C);
   static_assert(are_whole_lines(slots));
   static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
-  static constexpr int line_lanes = panel_line_lanes(C);
+  /// Lines of a run, and the lanes that have sums of it.
+  static constexpr int run_lines = device::run_lines(C), pass_runs = panel_pass_runs(C);
+  static constexpr int own_lanes = panel_line_lanes(C) * run_lines;
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
   /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
   static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
-  static constexpr int run_lanes = max_of(line_lanes, long_runs ? 16 : 8);
+  static constexpr int run_lanes = max_of(own_lanes, long_runs ? 16 : 8);
   static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
   using Sums = float[position_tiles][columns / 2];
 
@@ -70,8 +72,9 @@ struct PanelStore {
         for (int i = 0; i < halves; ++i) stage(first_half + i);
       };
       if constexpr (C.panel_flat) {
-        if (lane_index() < pass_lines)
-          flat_lines(memory)[lane_index()] = FlatLine(LineRuns(p, tile, first_line(first_half) + lane_index()));
+        if (lane_index() < pass_runs)
+          flat_lines(memory)[lane_index()] =
+              FlatLine(LineRuns(p, tile, first_line(first_half) + lane_index() * run_lines));
         each_half([&](int half) {
 #pragma unroll
           for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
@@ -80,12 +83,12 @@ struct PanelStore {
         store_flat(p, tile, memory);
         __syncwarp();
       } else {
-        const LineRuns line(p, tile, first_line(first_half) + line_of_lane());
+        const LineRuns line(p, tile, first_line(first_half) + run_of_lane() * run_lines);
         Run run;
         const auto store_row = [&](int t, auto index) {
           constexpr int of_run = index.value % C.run_rows;
           if constexpr (of_run == 0) run = line.of_product(p, tile, first_product + t, index.value);
-          const Row<index.value> row{of_run * p.out.w, p.out.w};
+          const Row<index.value> row{(of_run * run_lines + line_of_lane() % run_lines) * p.out.w, p.out.w};
           each_half([&](int half) {
             if constexpr (beside_gap)
               stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
@@ -112,14 +115,14 @@ struct PanelStore {
 #pragma unroll
     for (int half = 0; half < 2; half += halves) {
       if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
-      const LineRuns line(p, tile, first_line(half) + line_of_lane());
+      const LineRuns line(p, tile, first_line(half) + run_of_lane() * run_lines);
       const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
 #pragma unroll 1
       for (int i = 0; i < runs; ++i) {
         const Run run = C.panel_flat ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
                                      : line.of_product(p, tile, first_product + i / product_runs(C),
                                                        i % product_runs(C) * C.run_rows);
-        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * line_lanes)); });
+        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * own_lanes)); });
       }
     }
   }
@@ -130,6 +133,7 @@ struct PanelStore {
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
   __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
 
@@ -175,7 +179,8 @@ struct PanelStore {
       const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
       Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
       if constexpr (whole_rows) {
-        const int rows = min(min_of(C.run_rows, C.product_rows - product_row), p.out.h - (oh + h));
+        const int rows =
+            min(min_of(C.run_rows, C.product_rows - product_row) * run_lines, p.out.h - (oh + h * C.stride.h));
         if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
       }
       return run;
@@ -189,7 +194,7 @@ struct PanelStore {
 
   // Runs of several rows: no output may be staged where one of another row is.
   static constexpr bool whole_rows = C.run_rows > 1;
-  static_assert(!whole_rows || (C.stride.h == 1 && gaps == 0 && panels_per_row(C) == 1 && row_lead(C) >= 0));
+  static_assert(!whole_rows || (C.stride.h == run_lines && gaps == 0 && panels_per_row(C) == 1 && row_lead(C) >= 0));
 
   /// Row `Index` of the product: where its outputs are staged behind those of the run's first row, and how many there
   /// are. (Which sums are whose must be plain to the compiler, or it has them in memory.)
@@ -295,7 +300,7 @@ struct PanelStore {
   }
   /// Where the outputs of a lane's first position are staged.
   __device__ static Element* staged_at(Element* staging, const Run& run) {
-    return staging + line_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
+    return staging + run_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
   }
 
   /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
@@ -333,7 +338,8 @@ struct PanelStore {
   __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
                                     int half, int product) {
     constexpr int pitch = x_extent(C).w, rows = runs_per_line;
-    Element* const at = staging + line_of_lane() * line_stride + panel_flat_skew(C);
+    Element* const at = staging + run_of_lane() * line_stride + line_of_lane() % run_lines * (C.box.w * C.stride.w) +
+                        panel_flat_skew(C);
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
     int own = first_column_of_lane();
     asm volatile("" : "+r"(own));
@@ -403,9 +409,9 @@ struct PanelStore {
     constexpr int vectors = run_stride / vector + (long_runs ? 7 : 0);  // from the beginning of a line of memory on
     const int index = lane_index() % lanes;
 #pragma unroll
-    for (int line = 0; line < pass_lines; line += warp_size / lanes) {
+    for (int line = 0; line < pass_runs; line += warp_size / lanes) {
       const int own = line + lane_index() / lanes;
-      const Run run = lanes == line_lanes ? of_lane : run_of(of_lane, own * line_lanes);
+      const Run run = lanes == own_lanes ? of_lane : run_of(of_lane, own * own_lanes);
       const auto source = source_of(own);
       const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
       Element* const to = run.at - skew;
@@ -492,18 +498,18 @@ struct PanelStore {
       staged = index / line_runs * line_stride + row.staged * run_stride + panel_flat_skew(C);
     }
   };
-  static constexpr int flat_runs = pass_lines * line_runs;  // of a pass
+  static constexpr int flat_runs = pass_runs * line_runs;  // of a pass
   static_assert(!(C.panel_flat && whole_rows) || C.run_rows == C.box.h);
 
   __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
     // Of every run the same outputs exist.
     const int ow = tile.origin.w * C.stride.w - C.padding.w;
-    const int rows = min(C.run_rows, p.out.h - (tile.origin.h - C.padding.h));
+    const int rows = min(C.run_rows * run_lines, p.out.h - (tile.origin.h * C.stride.h - C.padding.h));
     const int first = max(0, -ow),
               end = max(whole_rows ? rows * p.out.w : min(C.box.w * C.stride.w, p.out.w - ow), first);
     // Strides of dimensions of size 1 are never stepped along.
     const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) |
-                        (p.out.h > (whole_rows ? C.box.h : 1) ? p.ys.h : 0);
+                        (p.out.h > (whole_rows ? C.box.h * run_lines : 1) ? p.ys.h : 0);
     const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
     // Runs of several rows begin with any row of the first slice, and so many rows behind one another.
     constexpr bool in_staging = !whole_rows || run_stride * x_extent(C).h % vector == 0;
@@ -515,7 +521,8 @@ struct PanelStore {
 
   /// Runs are in memory as they are staged. A lane has the same vectors of several runs.
   __device__ static void store_flat_aligned(const ForwardParams& p, unsigned char* memory, int first, int end) {
-    constexpr int most = ceil_div(C.run_rows * C.box.w * C.stride.w, vector), lanes = min_of(most, warp_size);
+    constexpr int most = ceil_div(C.run_rows * run_lines * C.box.w * C.stride.w, vector),
+                  lanes = min_of(most, warp_size);
     constexpr int together = warp_size / lanes;  // runs
     const Element* const staging = reinterpret_cast<const Element*>(memory) + first;
     const int place = lane_index() % lanes, whole = (end - first) / vector;
