@@ -163,8 +163,9 @@ void add_joined_rows(GemmConfig c, const Int3& positions, const std::function<bo
       for (const int tiles : {1, 2}) {
         c.position_tiles = tiles;
         if (panel_positions(c) > 256 || panel_positions(c) < least_joined) continue;
-        // Two products of several rows each are slower than one of all of them, where rows are long.
-        if (tiles > 1 && (c.turned || c.x_phases == 1)) continue;
+        // Two products of several rows each are slower than one of all of them, where rows are long; but of turned
+        // x, two slices of a box share what they read of others, which is turned once for both.
+        if (tiles > 1 && (c.turned ? c.reach.d == 0 : c.x_phases == 1)) continue;
         const int products = c.box_parts * tiles;
         for (int high = 1; high <= products; high *= 2) {
           c.box.h = c.product_rows * high, c.box.d = products / high;
