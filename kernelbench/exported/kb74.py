@@ -2712,7 +2712,7 @@ struct PanelStore {
       visit(n, column, column >= lowest && column + 8 <= end);
     }
   }
-  /// Whether the run has an output of a phase at the column that is so many behind a lane's first one.
+  /// Whether a column of a row, which may be before it or behind, has an output of a phase.
   template <int Index>
   __device__ static bool is_of_row(const Row<Index>& row, int column, int phase) {
     if constexpr (whole_rows)
@@ -2890,9 +2890,8 @@ struct PanelStore {
     }
   }
 
-  // ---- Flat products: a run is a row of a line, or a slice of rows that follow one another. They are described once
-  // for a tile, lines once for a pass
-  // -------------------------------------------------------------------------------------
+  // ---- Flat products: a run is a row of a line, or a slice of rows that follow one another --------------------------
+  // Runs are described once for a tile, lines once for a pass.
 
   static constexpr int line_runs = flat_runs_of_line(C);
   struct FlatRow {
@@ -2951,7 +2950,7 @@ struct PanelStore {
     const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) |
                         (p.out.h > (whole_rows ? C.box.h * run_lines : 1) ? p.ys.h : 0);
     const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
-    // Runs of several rows begin with any row of the first slice, and so many rows behind one another.
+    // Slices are staged one after the other, with the rows of their halo between them.
     constexpr bool in_staging = !whole_rows || run_stride * x_extent(C).h % vector == 0;
     if (in_memory && in_staging && (panel_flat_skew(C) + first) % vector == 0)
       store_flat_aligned(p, memory, first, end);
@@ -5227,7 +5226,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_832d5ebc608d_sm{architecture}",
+        name=f"tconv_kb74_207106f079f2_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

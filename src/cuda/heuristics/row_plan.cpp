@@ -304,9 +304,9 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
       x_phases > 1 || channel_rows || (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
-  const int channel_rows_of_pair = plan.width_slots * plan.line_phases;
-  const int64_t pair_rows = g.group_out * channel_rows_of_pair;
-  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / channel_rows_of_pair);
+  const int rows_of_channel = plan.width_slots * plan.line_phases;
+  const int64_t pair_rows = g.group_out * rows_of_channel;
+  const int64_t lines_per_block = std::max<int64_t>(1, most_rows / rows_of_channel);
   plan.channel_blocks = int((g.group_out + lines_per_block - 1) / lines_per_block);
   plan.channels_per_block = int((g.group_out + plan.channel_blocks - 1) / plan.channel_blocks);
   if (g.group_out > 8) {  // in eights, so that only the last block has rows of padding
@@ -318,7 +318,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   }
 
   int pairs_per_type = 1;
-  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * channel_rows_of_pair, true);
+  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * rows_of_channel, true);
   if (plan.channel_blocks == 1) {
     for (int size = 2; size <= int(with_taps.size()) && size * pair_rows <= most_rows; ++size)
       for (const bool same : {true, false}) {
@@ -326,7 +326,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
         if (candidate.cycles < best.cycles * 0.99) best = std::move(candidate), pairs_per_type = size;
       }
   }
-  const int rows = pairs_per_type * plan.channels_per_block * channel_rows_of_pair;
+  const int rows = pairs_per_type * plan.channels_per_block * rows_of_channel;
   plan.row_tiles = (rows + 7) / 8;
   if (plan.rows() > 256) return false;
 

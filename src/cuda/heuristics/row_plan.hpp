@@ -5,7 +5,9 @@
 // height; all phases along the width) stay together, because the store interleaves them into one run of
 // output. A block type is a set of phase pairs (depth, height); its steps are the shifts any of its rows
 // needs, and a mask per step says which row tiles need it, so no tile multiplies a tap it does not have.
-// Types whose phases have no taps have no steps: their blocks store the bias.
+// Types whose phases have no taps have no steps: their blocks store the bias. Where all phases along the height
+// read the same inputs (kernel = stride), the lines of a channel are neighbours: their outputs are rows that
+// follow one another.
 //
 // Where channels are few, a position is several inputs along the width (`x_phases`), and the rows of a line are
 // the outputs of all of them: to the store a layer of so many times the stride. Neighbouring inputs share most of
