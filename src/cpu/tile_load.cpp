@@ -25,6 +25,8 @@ struct LoadPlan {
   std::array<int64_t, 4> valid_begin;  // real elements, relative to the widened box
   std::array<int64_t, 4> valid_end;
   std::array<int64_t, 4> stride;  // in the tensor, from one q to the next
+  std::array<int64_t, 4> pitch;   // in the tile
+  std::array<bool, 4> pads;       // whether padding must be there as zeros
   int64_t origin = 0;             // tensor offset of the first real element of channel 0
   bool any = true;                // there are real elements
   bool padded = false;            // there are zeros that a kernel may read
@@ -32,11 +34,6 @@ struct LoadPlan {
   int64_t valid(int d) const { return valid_end[d] - valid_begin[d]; }
   bool inside(int d, int64_t e) const { return e >= valid_begin[d] && e < valid_end[d]; }
 };
-
-/// Whether padding along tile dimension d must be there as zeros.
-bool pads(const Tiling& tiling, int d) {
-  return d >= tiling.run_from || !tiling.skips_padding;
-}
 
 LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill) {
   LoadPlan plan;
@@ -54,7 +51,9 @@ LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, 
     plan.any = plan.any && begin < end;
     plan.valid_begin[d] = begin - q0;
     plan.valid_end[d] = end - q0;
-    plan.padded = plan.padded || (plan.valid(d) != plan.extent[d] && pads(tiling, d));
+    plan.pitch[d] = tiling.pitch[d];
+    plan.pads[d] = d >= tiling.run_from || !tiling.skips_padding;
+    plan.padded = plan.padded || (plan.valid(d) != plan.extent[d] && plan.pads[d]);
     const int tensor_dim = dim == batch_dim ? 0 : dim + 1;
     const int64_t size = view.tensor->sizes[tensor_dim], stride = view.tensor->strides[tensor_dim];
     const int64_t step = dim == batch_dim ? 1 : view.stepping->step[dim - 1];
@@ -65,6 +64,24 @@ LoadPlan plan_load(const PlaneView& view, const Tiling& tiling, const Box& box, 
     plan.origin += start * stride;
   }
   return plan;
+}
+
+/// Makes one row of rows that follow one another both in the tensor and in the tile: kernels of one tap have no
+/// halo between them, and a copy of a whole image costs little more than one of its rows.
+void join_rows(LoadPlan& plan) {
+  for (int joined = 0; joined < 3; ++joined) {
+    const int64_t length = plan.extent[3];
+    const bool whole = plan.valid(3) == length && plan.valid(2) == plan.extent[2];
+    const bool follow = plan.pitch[2] == length && plan.stride[2] == length * plan.stride[3];
+    if (!whole || !(follow || plan.extent[2] == 1)) return;
+    plan.extent[3] = plan.valid_end[3] = length * plan.extent[2];
+    for (int d = 2; d > 0; --d) {
+      plan.extent[d] = plan.extent[d - 1], plan.pitch[d] = plan.pitch[d - 1], plan.stride[d] = plan.stride[d - 1];
+      plan.valid_begin[d] = plan.valid_begin[d - 1], plan.valid_end[d] = plan.valid_end[d - 1];
+      plan.pads[d] = plan.pads[d - 1];
+    }
+    plan.extent[0] = plan.valid_end[0] = 1, plan.valid_begin[0] = 0;
+  }
 }
 
 template <class Compute>
@@ -102,8 +119,8 @@ struct ChannelRange {
 /// Goes through the stacks of rows (tile dimensions 2 and 3) of all channels: calls load(at, offset) where a
 /// stack's real rows begin in the tile and in the tensor, and zero(at, rows) for rows of padding.
 template <class Zero, class Load>
-void for_each_stack(const LoadPlan& plan, const Tiling& tiling, const ChannelRange& channels,
-                    int64_t channel_pitch, const Zero& zero, const Load& load) {
+void for_each_stack(const LoadPlan& plan, const ChannelRange& channels, int64_t channel_pitch, const Zero& zero,
+                    const Load& load) {
   constexpr int64_t lookahead_bytes = 4096;
   const int64_t row_length = plan.valid(3) * plan.stride[3] * channels.element;
   const int64_t channel_bytes = plan.valid(0) * plan.valid(1) * plan.valid(2) * row_length;
@@ -111,7 +128,7 @@ void for_each_stack(const LoadPlan& plan, const Tiling& tiling, const ChannelRan
   for (int64_t c = 0; c < channels.count; ++c)
     for (int64_t e0 = 0; e0 < plan.extent[0]; ++e0)
       for (int64_t e1 = 0; e1 < plan.extent[1]; ++e1) {
-        const int64_t at = c * channel_pitch + e0 * tiling.pitch[0] + e1 * tiling.pitch[1];
+        const int64_t at = c * channel_pitch + e0 * plan.pitch[0] + e1 * plan.pitch[1];
         if (!plan.inside(0, e0) || !plan.inside(1, e1)) {
           if (plan.padded) zero(at, plan.extent[2]);
           continue;
@@ -121,9 +138,9 @@ void for_each_stack(const LoadPlan& plan, const Tiling& tiling, const ChannelRan
         if (channels.count > 1 && c + ahead < channels.left)
           prefetch_rows(channels.first + (offset + ahead * channels.stride) * channels.element, plan.valid(2),
                         plan.stride[2] * channels.element, row_length);
-        if (pads(tiling, 2)) zero(at, plan.valid_begin[2]);
-        load(at + plan.valid_begin[2] * tiling.pitch[2], offset);
-        if (pads(tiling, 2)) zero(at + plan.valid_end[2] * tiling.pitch[2], plan.extent[2] - plan.valid_end[2]);
+        if (plan.pads[2]) zero(at, plan.valid_begin[2]);
+        load(at + plan.valid_begin[2] * plan.pitch[2], offset);
+        if (plan.pads[2]) zero(at + plan.valid_end[2] * plan.pitch[2], plan.extent[2] - plan.valid_end[2]);
       }
 }
 
@@ -137,7 +154,7 @@ void zero_rows(Compute* rows, int64_t count, int64_t pitch, int64_t length) {
 template <class Compute>
 void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel,
                 int64_t channels, Compute* tile, int64_t channel_pitch) {
-  const LoadPlan plan = plan_load(view, tiling, box, fill);
+  LoadPlan plan = plan_load(view, tiling, box, fill);
   if (!plan.any) {
     if (plan.padded) zero_channels(tiling, channels, tile, channel_pitch);
     return;
@@ -152,15 +169,15 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
   const int densest = densest_dimension(plan, channel_stride, channels);
 
   if (densest == 3) {
+    join_rows(plan);
     const int64_t left = plan.valid_begin[3], right = plan.extent[3] - plan.valid_end[3];
     for_each_stack(
-        plan, tiling,
-        ChannelRange{source, element, channel_stride, channels, view.tensor->sizes[1] - first_channel},
+        plan, ChannelRange{source, element, channel_stride, channels, view.tensor->sizes[1] - first_channel},
         channel_pitch,
-        [&](int64_t at, int64_t rows) { zero_rows(tile + at, rows, tiling.pitch[2], plan.extent[3]); },
+        [&](int64_t at, int64_t rows) { zero_rows(tile + at, rows, plan.pitch[2], plan.extent[3]); },
         [&](int64_t at, int64_t offset) {
           kernels.load_rows(dtype, source + offset * element, plan.stride[2], plan.stride[3], plan.valid(2), left,
-                            plan.valid(3), right, tile + at, tiling.pitch[2]);
+                            plan.valid(3), right, tile + at, plan.pitch[2]);
         });
     return;
   }
@@ -171,7 +188,7 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
   for (int d = 0; d < 4; ++d) {
     count[d] = plan.valid(d);
     stride[d] = plan.stride[d];
-    pitch[d] = tiling.pitch[d];
+    pitch[d] = plan.pitch[d];
     tile += plan.valid_begin[d] * pitch[d];
   }
   count[4] = channels, stride[4] = channel_stride, pitch[4] = channel_pitch;
@@ -253,7 +270,7 @@ bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::s
       part(i, whole_end, extent);
     }
   };
-  for_each_stack(plan, tiling,
+  for_each_stack(plan,
                  ChannelRange{rows_begin + first_begin * element, element, tensor.strides[1], channels,
                               tensor.sizes[1] - first_channel},
                  channel_pitch, zero, load);

@@ -16,33 +16,36 @@ using namespace tconv::cpu;
 TEST(TileLoad, PlanesHoldTheirPhaseOrZero) {
   testing_support::Random random(51);
   int loaded = 0;
-  for (int i = 0; i < 600; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     Geometry g;
     for (int d = 0; d < 3; ++d) {
       g.kernel[d] = random.integer(1, 5);
-      g.stride[d] = random.integer(1, d == 2 ? 9 : 3);
+      g.stride[d] = random.pick({std::int64_t(1), random.integer(1, d == 2 ? 9 : 3)});
       g.dilation[d] = random.integer(1, 3);
       g.padding[d] = random.integer(0, 4);
     }
     const Convolution conv = grad_input_convolution(g);
 
-    // A tensor of channels [0, channels) whose rows are contiguous or not.
+    // A tensor of channels [0, channels) whose rows are contiguous or not, and follow one another or not.
     ConstTensor gy;
     gy.rank = 5;
     gy.sizes = {2, 5, random.integer(1, 4), random.integer(1, 9), random.integer(1, 70)};
     const std::int64_t spacing = random.pick({1, 1, 2});
+    const std::int64_t gap = random.pick({0, 1});
     gy.strides[4] = spacing;
-    for (int d = 3; d >= 0; --d) gy.strides[d] = gy.strides[d + 1] * gy.sizes[d + 1] + 1;
+    for (int d = 3; d >= 0; --d) gy.strides[d] = gy.strides[d + 1] * gy.sizes[d + 1] + gap;
     std::vector<float> data(std::size_t(gy.strides[0] * gy.sizes[0]));
     for (std::size_t at = 0; at < data.size(); ++at) data[at] = float(at + 1);
     gy.data = data.data();
 
+    // Without a halo, rows that follow one another are loaded as one.
+    const std::int64_t most_reach = random.pick({0, 3});
     Grid grid;
     grid.count[0] = grid.real[0] = gy.sizes[0];
     for (int d = 0; d < 3; ++d) {
-      grid.count[d + 1] = grid.real[d + 1] = ceil_div(gy.sizes[d + 2], g.stride[d]) + 1;
-      grid.lowest_offset[d + 1] = random.integer(-2, 1);
-      grid.highest_offset[d + 1] = grid.lowest_offset[d + 1] + random.integer(0, 3);
+      grid.count[d + 1] = grid.real[d + 1] = ceil_div(gy.sizes[d + 2], g.stride[d]) + (most_reach > 0);
+      grid.lowest_offset[d + 1] = most_reach > 0 ? random.integer(-2, 1) : 0;
+      grid.highest_offset[d + 1] = grid.lowest_offset[d + 1] + random.integer(0, most_reach);
     }
     TileCosts costs;
     costs.multiply_adds = costs.source_elements = 100;
