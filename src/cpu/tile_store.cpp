@@ -64,7 +64,13 @@ struct Store {
   /// Rows of the tensor that are contiguous, tile columns along the same dimension: interleave the phases.
   void rows(int64_t first_channel) const;
   /// One row of the tensor, whose sums begin at `column`; an outer phase of −1 has no taps.
-  void row(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out) const;
+  void row(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out) const {
+    rows_alike(channel, outer_phase, column, out, Stack{});
+  }
+  /// The same for several rows, whose outer phases are the same and have taps. Pitches are those of columns and of
+  /// the tensor.
+  void rows_alike(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out,
+                  const Stack& stack) const;
 
   /// Any strides: one phase at a time.
   void phases(int64_t first_channel) const;
@@ -72,7 +78,8 @@ struct Store {
 };
 
 template <class Compute>
-void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out) const {
+void Store<Compute>::rows_alike(int64_t channel, const std::array<int, 2>& outer_phase, int64_t column, char* out,
+                                const Stack& stack) const {
   const Range o = owned_width;
   if (o.size() == 0) return;
   const int64_t o_first = q_begin * step - stepping.padding[2];  // of the box, before clipping
@@ -98,7 +105,7 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
 
   if (!same_type || tile.streaming) {
     const Compute* whole = sources[0];
-    if (step > 1) kernels.interleave(sources, step, q_count, merged), whole = merged;
+    if (step > 1) kernels.interleave(sources, step, q_count, merged, Stack{}), whole = merged;
     return write(whole + (o.begin - o_first), o.size(), out);
   }
   // The same type: whole q go straight to the tensor, the clipped ones at the ends one by one.
@@ -107,19 +114,25 @@ void Store<Compute>::row(int64_t channel, const std::array<int, 2>& outer_phase,
     for (int64_t j = begin; j < end; ++j)
       for (int64_t phase = 0; phase < step; ++phase) {
         const int64_t at = o_first + j * step + phase;
-        if (at >= o.begin && at < o.end) to[at] = sources[phase][j];
+        if (at < o.begin || at >= o.end) continue;
+        for (int64_t i = 0; i < stack.rows; ++i)
+          to[i * stack.target_pitch + at] = sources[phase][i * stack.source_pitch + j];
       }
   };
   clipped(0, whole_begin);
-  for (int64_t phase = 0; phase < step; ++phase) sources[phase] += whole_begin;
-  kernels.interleave(sources, step, whole_end - whole_begin, to + o_first + whole_begin * step);
-  for (int64_t phase = 0; phase < step; ++phase) sources[phase] -= whole_begin;
   clipped(whole_end, q_count);
+  for (int64_t phase = 0; phase < step; ++phase) sources[phase] += whole_begin;
+  kernels.interleave(sources, step, whole_end - whole_begin, to + o_first + whole_begin * step, stack);
 }
 
 template <class Compute>
 void Store<Compute>::rows(int64_t first_channel) const {
   char* base = static_cast<char*>(target.data);
+  const int64_t height_step = stepping.step[1];
+  const bool all_have_taps = int64_t(slots.r(1).size()) == height_step && int64_t(slots.r(2).size()) == step;
+  // Streamed rows must follow each other as they do in memory; others go phase by phase along the height, which
+  // takes short ones half the time.
+  const bool stacked = same_type && !tile.streaming && all_have_taps && box.extent[2] > 1;
   for (int64_t channel = 0; channel < tile.channels; ++channel)
     for (int64_t n = 0; n < box.extent[0]; ++n)
       for (int64_t depth = 0; depth < box.extent[1]; ++depth) {
@@ -127,17 +140,34 @@ void Store<Compute>::rows(int64_t first_channel) const {
         const Range od = owned(stepping, 0, qd, 1, target.sizes[2]);
         for (int64_t d = od.begin; d < od.end; ++d) {
           const int depth_phase = slots.index(0, d + stepping.padding[0] - qd * stepping.step[0]);
+          char* const slice = base + ((box.begin[0] + n) * target.strides[0] +
+                                      (first_channel + channel) * target.strides[1] + d * target.strides[2]) *
+                                         element;
+          const auto column = [&](int64_t height) {
+            return n * tiling.column_stride(0) + depth * tiling.column_stride(1) +
+                   height * tiling.column_stride(2);
+          };
+          if (stacked && depth_phase >= 0) {
+            for (int64_t r = 0; r < height_step; ++r) {
+              const Range all = phase_range(r, height_step, stepping.padding[1], target.sizes[3]);
+              const int64_t first = std::max(all.begin, box.begin[2]),
+                            last = std::min(all.end, box.begin[2] + box.extent[2]);
+              if (first >= last) continue;
+              const int64_t h = first * height_step + r - stepping.padding[1];
+              rows_alike(channel, {depth_phase, slots.index(1, r)}, column(first - box.begin[2]),
+                         slice + h * target.strides[3] * element,
+                         Stack{.rows = last - first,
+                               .source_pitch = tiling.column_stride(2),
+                               .target_pitch = stepped_stride(height_step, target.sizes[3], target.strides[3])});
+            }
+            continue;
+          }
           for (int64_t height = 0; height < box.extent[2]; ++height) {
             const int64_t qh = box.begin[2] + height;
             const Range oh = owned(stepping, 1, qh, 1, target.sizes[3]);
-            const int64_t column =
-                n * tiling.column_stride(0) + depth * tiling.column_stride(1) + height * tiling.column_stride(2);
             for (int64_t h = oh.begin; h < oh.end; ++h) {
-              const int height_phase = slots.index(1, h + stepping.padding[1] - qh * stepping.step[1]);
-              const int64_t offset = (box.begin[0] + n) * target.strides[0] +
-                                     (first_channel + channel) * target.strides[1] + d * target.strides[2] +
-                                     h * target.strides[3];
-              row(channel, {depth_phase, height_phase}, column, base + offset * element);
+              const int height_phase = slots.index(1, h + stepping.padding[1] - qh * height_step);
+              row(channel, {depth_phase, height_phase}, column(height), slice + h * target.strides[3] * element);
             }
           }
         }
@@ -218,8 +248,14 @@ void Store<Compute>::phases(int64_t first_channel) const {
           from += (begin - box.begin[d]) * pitch[d];
         }
         if (!any) continue;
-        const int64_t dense_count = count[dense], row_count = count[3];
+        // Rows that follow one another in the tensor and among the sums are one.
+        int64_t dense_count = count[dense];
+        const int64_t row_count = count[3];
         count[dense] = count[3] = 1;
+        for (int d = dense - 1; dense < 3 && d >= 0; --d) {
+          if (stride[d] != dense_count * stride[dense] || pitch[d] != dense_count * pitch[dense]) break;
+          dense_count *= count[d], count[d] = 1;
+        }
         std::array<int64_t, 5> e;
         for (e[4] = 0; e[4] < count[4]; ++e[4])
           for (e[0] = 0; e[0] < count[0]; ++e[0])

@@ -158,21 +158,35 @@ TYPED_TEST(Rows, TransposesBothWays) {
         }
 }
 
-TYPED_TEST(Rows, InterleaveMergesPhases) {
+TYPED_TEST(Rows, InterleaveMergesPhasesOfAStackOfRows) {
+  constexpr std::int64_t source_gap = 3, target_gap = 2;
   for (std::int64_t step = 1; step <= 18; ++step)
-    for (std::int64_t count = 0; count <= 40; ++count) {
-      std::vector<std::vector<TypeParam>> rows(static_cast<std::size_t>(step));
-      std::vector<const TypeParam*> pointers;
-      for (std::int64_t r = 0; r < step; ++r) {
-        for (std::int64_t j = 0; j < count; ++j) rows[std::size_t(r)].push_back(TypeParam(1000 * r + j));
-        pointers.push_back(rows[std::size_t(r)].data());
+    for (std::int64_t count = 0; count <= 40; ++count)
+      for (const std::int64_t rows : {1, 3}) {
+        const Stack stack{
+            .rows = rows, .source_pitch = count + source_gap, .target_pitch = step * count + target_gap};
+        const auto value = [](std::int64_t i, std::int64_t r, std::int64_t j) {
+          return TypeParam(100000 * i + 1000 * r + j);
+        };
+        // The last row ends where the block does, so that a sanitizer sees every read past it.
+        std::vector<std::vector<TypeParam>> phases(static_cast<std::size_t>(step));
+        std::vector<const TypeParam*> pointers;
+        for (std::int64_t r = 0; r < step; ++r) {
+          auto& phase = phases[std::size_t(r)];
+          phase.assign(std::size_t((rows - 1) * stack.source_pitch + count), untouched);
+          for (std::int64_t i = 0; i < rows; ++i)
+            for (std::int64_t j = 0; j < count; ++j)
+              phase[std::size_t(i * stack.source_pitch + j)] = value(i, r, j);
+          pointers.push_back(phase.data());
+        }
+        std::vector<TypeParam> target(std::size_t(rows * stack.target_pitch), untouched);
+        row_kernels<TypeParam>().interleave(pointers.data(), step, count, target.data(), stack);
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t o = 0; o < stack.target_pitch; ++o)
+            ASSERT_EQ(target[std::size_t(i * stack.target_pitch + o)],
+                      o < step * count ? value(i, o % step, o / step) : TypeParam(untouched))
+                << step << ", " << count << ", row " << i << ", " << o;
       }
-      std::vector<TypeParam> target(std::size_t(step * count + 1), untouched);
-      row_kernels<TypeParam>().interleave(pointers.data(), step, count, target.data());
-      for (std::int64_t o = 0; o < step * count; ++o)
-        ASSERT_EQ(target[std::size_t(o)], TypeParam(1000 * (o % step) + o / step)) << step << ", " << count;
-      EXPECT_EQ(target.back(), TypeParam(untouched));
-    }
 }
 
 TYPED_TEST(Rows, SumIsAccurate) {

@@ -334,29 +334,38 @@ HWY_INLINE void InterleaveScalar(const Compute* const* rows, std::int64_t begin,
     for (int r = 0; r < step; ++r) target[j * step + r] = rows[r][j];
 }
 
+/// Vectors as wide as what is left of the rows, down to four elements: rows are short where images are small.
 template <int step, class Compute>
 HWY_INLINE void InterleaveVector(const Compute* const* rows, std::int64_t count, Compute* target) {
   std::int64_t j = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::ScalableTag<Compute> d;
-  const std::int64_t lanes = hn::Lanes(d);
-  for (; j + lanes <= count; j += lanes) {
-    const auto a = hn::LoadU(d, rows[0] + j);
-    const auto b = hn::LoadU(d, rows[1] + j);
-    if constexpr (step == 2) hn::StoreInterleaved2(a, b, d, target + j * step);
-    if constexpr (step == 3) hn::StoreInterleaved3(a, b, hn::LoadU(d, rows[2] + j), d, target + j * step);
-    if constexpr (step == 4)
-      hn::StoreInterleaved4(a, b, hn::LoadU(d, rows[2] + j), hn::LoadU(d, rows[3] + j), d, target + j * step);
-  }
+  const auto vectors_of = [&](auto d) HWY_ATTR {
+    const std::int64_t lanes = hn::Lanes(d);
+    for (; j + lanes <= count; j += lanes) {
+      const auto a = hn::LoadU(d, rows[0] + j);
+      if constexpr (step == 1) {
+        hn::StoreU(a, d, target + j);
+      } else {
+        const auto b = hn::LoadU(d, rows[1] + j);
+        if constexpr (step == 2) hn::StoreInterleaved2(a, b, d, target + j * step);
+        if constexpr (step == 3) hn::StoreInterleaved3(a, b, hn::LoadU(d, rows[2] + j), d, target + j * step);
+        if constexpr (step == 4)
+          hn::StoreInterleaved4(a, b, hn::LoadU(d, rows[2] + j), hn::LoadU(d, rows[3] + j), d, target + j * step);
+      }
+    }
+  };
+  vectors_of(hn::ScalableTag<Compute>());
+  vectors_of(hn::CappedTag<Compute, 8>());
+  vectors_of(hn::CappedTag<Compute, 4>());
 #endif
   InterleaveScalar<step>(rows, j, count, target);
 }
 
-/// Any number of rows: four of them at a time are transposed, four elements of each, and what is left over goes
-/// one by one.
+/// Any number of rows, from element `offset` on: four of them at a time are transposed, four elements of each, and
+/// what is left over goes one by one.
 template <class Compute>
-HWY_INLINE void InterleaveMany(const Compute* const* rows, std::int64_t step, std::int64_t count,
-                               Compute* HWY_RESTRICT target) {
+HWY_INLINE void InterleaveMany(const Compute* const* rows, std::int64_t offset, std::int64_t step,
+                               std::int64_t count, Compute* HWY_RESTRICT target) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (std::is_same_v<Compute, float>) {
@@ -364,7 +373,8 @@ HWY_INLINE void InterleaveMany(const Compute* const* rows, std::int64_t step, st
     const hn::FixedTag<double, 2> pairs;
     const std::int64_t whole = count / 4 * 4;
     for (; r + 4 <= step; r += 4) {
-      const float *a = rows[r], *b = rows[r + 1], *c = rows[r + 2], *e = rows[r + 3];
+      const float *a = rows[r] + offset, *b = rows[r + 1] + offset, *c = rows[r + 2] + offset,
+                  *e = rows[r + 3] + offset;
       float* to = target + r;
       for (std::int64_t j = 0; j < whole; j += 4, to += 4 * step) {
         const auto va = hn::LoadU(d, a + j), vb = hn::LoadU(d, b + j), vc = hn::LoadU(d, c + j),
@@ -379,34 +389,43 @@ HWY_INLINE void InterleaveMany(const Compute* const* rows, std::int64_t step, st
         hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, to + 3 * step);
       }
       for (std::int64_t j = whole; j < count; ++j)
-        for (int k = 0; k < 4; ++k) target[j * step + r + k] = rows[r + k][j];
+        for (int k = 0; k < 4; ++k) target[j * step + r + k] = rows[r + k][offset + j];
     }
   }
 #endif
   for (std::int64_t j = 0; j < count; ++j)
-    for (std::int64_t rest = r; rest < step; ++rest) target[j * step + rest] = rows[rest][j];
+    for (std::int64_t rest = r; rest < step; ++rest) target[j * step + rest] = rows[rest][offset + j];
 }
 
 template <class Compute>
-void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target) {
+void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target,
+                const Stack& stack) {
+  const auto each_row = [&](const auto& interleave) {
+    constexpr std::int64_t at_once = 8;  // rows whose pointers are moved together; no step below needs more
+    const Compute* from[at_once];
+    for (std::int64_t i = 0; i < stack.rows; ++i) {
+      for (std::int64_t r = 0; r < step; ++r) from[r] = rows[r] + i * stack.source_pitch;
+      interleave(from, target + i * stack.target_pitch);
+    }
+  };
   switch (step) {
     case 1:
-      if (count > 0) std::memcpy(target, rows[0], std::size_t(count) * sizeof(Compute));
-      return;
+      return each_row([&](auto from, Compute* to) { InterleaveVector<1>(from, count, to); });
     case 2:
-      return InterleaveVector<2>(rows, count, target);
+      return each_row([&](auto from, Compute* to) { InterleaveVector<2>(from, count, to); });
     case 3:
-      return InterleaveVector<3>(rows, count, target);
+      return each_row([&](auto from, Compute* to) { InterleaveVector<3>(from, count, to); });
     case 4:
-      return InterleaveVector<4>(rows, count, target);
+      return each_row([&](auto from, Compute* to) { InterleaveVector<4>(from, count, to); });
     case 5:
-      return InterleaveScalar<5>(rows, 0, count, target);
+      return each_row([&](auto from, Compute* to) { InterleaveScalar<5>(from, 0, count, to); });
     case 6:
-      return InterleaveScalar<6>(rows, 0, count, target);
+      return each_row([&](auto from, Compute* to) { InterleaveScalar<6>(from, 0, count, to); });
     case 8:
-      return InterleaveScalar<8>(rows, 0, count, target);
+      return each_row([&](auto from, Compute* to) { InterleaveScalar<8>(from, 0, count, to); });
     default:
-      return InterleaveMany(rows, step, count, target);
+      for (std::int64_t i = 0; i < stack.rows; ++i)
+        InterleaveMany(rows, i * stack.source_pitch, step, count, target + i * stack.target_pitch);
   }
 }
 

@@ -19,6 +19,12 @@ struct PendingStream {
   Compute* next = nullptr;  // where the element after them belongs
 };
 
+/// Rows that are merged one after the other: how many, and how far they are apart.
+struct Stack {
+  std::int64_t rows = 1;
+  std::int64_t source_pitch = 0, target_pitch = 0;
+};
+
 /// Kernels of the instruction set in use; Compute is float (storage f32, f16, bf16) or double (f64).
 template <class Compute>
 struct RowKernels {
@@ -45,8 +51,9 @@ struct RowKernels {
   /// target[a · stride_a + b · stride_b] = tile[b · tile_pitch + a]; made for stride_b = 1
   void (*store_transposed)(DType dtype, const Compute* tile, std::int64_t tile_pitch, std::int64_t count_a,
                            std::int64_t count_b, void* target, std::int64_t stride_a, std::int64_t stride_b);
-  /// target[j · step + r] = rows[r][j] for r < step
-  void (*interleave)(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target);
+  /// target[i · target_pitch + j · step + r] = rows[r][i · source_pitch + j] for r < step and i < stack.rows
+  void (*interleave)(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target,
+                     const Stack& stack);
   /// The sum of row[0 … count − 1]
   double (*sum)(const Compute* row, std::int64_t count);
 };
