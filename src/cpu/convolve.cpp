@@ -39,6 +39,7 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const int64_t element_bytes = plan.wide ? 8 : 4;
 
   Grid grid;
+  grid.skips_padding = true;
   grid.count[batch_dim] = grid.real[batch_dim] = batch;
   double positions = double(batch);
   int64_t targets_per_position = 1;
@@ -107,7 +108,6 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const int64_t wanted_items = 4 * processors();  // enough for all threads to share evenly
   costs.fewest_tiles = multiply_adds_ < 16 * serial_multiply_adds ? 1 : ceil_div(wanted_items, item_kinds);
   tiling_ = choose_tiling(grid, costs);
-  tiling_.skips_padding = true;
   const double targets = double(batch) * double(conv.groups * conv.row_channels) * double(target_size[0]) *
                          double(target_size[1]) * double(target_size[2]);
   streaming_ = targets * double(element_bytes) > double(streaming_bytes());

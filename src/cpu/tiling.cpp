@@ -50,6 +50,16 @@ void choose_extents(Tiling& t, int64_t columns, const Longest& longest) {
   }
 }
 
+/// Elements of a source plane that are ever touched.
+double touched_elements(const Tiling& t, const Grid& grid) {
+  double share = 1;
+  for (int d = 0; t.skips_padding && d < t.run_from; ++d) {
+    const int64_t widened = t.extent[d] + t.reach[d];
+    share *= double(std::min(widened, grid.real[std::size_t(t.dim[d])])) / double(widened);
+  }
+  return share * double(t.plane_elements);
+}
+
 double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& costs) {
   const auto real_extent = [&](int d) {
     return std::min(t.extent[d] + t.reach[d], grid.real[std::size_t(t.dim[d])]);
@@ -96,6 +106,7 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
   for (const std::array<int, 4>& order : {std::array<int, 4>{0, 1, 2, 3}, std::array<int, 4>{1, 2, 3, 0}}) {
     Tiling t;
     t.dim = order;
+    t.skips_padding = grid.skips_padding;
     for (int d = 0; d < 4; ++d) {
       t.first[d] = grid.first[order[d]];
       t.count[d] = grid.count[order[d]];
@@ -112,7 +123,7 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
         for (int64_t columns = costs.wanted_columns;; columns /= 2) {
           choose_extents(t, columns, longest);
           lay_out(t, costs);
-          const double bytes = double(t.plane_elements) * costs.source_bytes_per_position +
+          const double bytes = touched_elements(t, grid) * costs.source_bytes_per_position +
                                double(t.columns()) * costs.sum_bytes_per_position;
           const bool fits = bytes <= double(costs.cache_bytes);
           // Threads want many tiles; below a few registers' width, a tile costs more than an idle thread.

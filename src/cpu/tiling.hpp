@@ -26,6 +26,7 @@ struct Grid {
   std::array<std::int64_t, 4> highest_offset{};
   std::array<std::int64_t, 4> real{};             // q at which the source has elements; beyond them it is padding
   std::array<double, 4> useful_taps{1, 1, 1, 1};  // share of (q, tap) pairs that meet a real source element
+  bool skips_padding = false;  // outside the runs, what is padding is never read, and need not be loaded as zeros
 };
 
 /// What one position of a tile costs, for choosing between tilings.
@@ -59,7 +60,7 @@ struct Tiling {
   std::array<std::int64_t, 4> reach{};  // highest − lowest offset
   std::array<std::int64_t, 4> pitch{};  // of a source plane
   std::int64_t plane_elements = 0;
-  bool skips_padding = false;  // outside the runs, what is padding is never read, and need not be loaded as zeros
+  bool skips_padding = false;  // as the grid's
   int run_from = 3;            // dimensions run_from … 3 are flattened into a run
   std::int64_t run_pitch = 0;  // columns from one run to the next
   std::int64_t run_count = 0;  // of a full tile
