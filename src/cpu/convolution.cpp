@@ -10,22 +10,34 @@ namespace {
 
 using std::int64_t;
 
-/// Phases of one dimension with the same shifts.
+/// Phases of one dimension that read the same positions, `offsets` from their own.
 struct DimensionClass {
-  std::vector<int64_t> shifts;
+  std::vector<int64_t> offsets;
   std::vector<Phase> phases;
 };
 
-std::vector<DimensionClass> classes_of_dimension(int64_t kernel, int64_t stride, int64_t dilation) {
+/// The classes of one dimension. Phases are counted from `first` on: those below it belong to the position before,
+/// r + stride of it, and read one position further.
+std::vector<DimensionClass> classes_of_dimension(int64_t kernel, int64_t stride, int64_t dilation, int64_t first) {
   std::vector<DimensionClass> classes;
   for (Phase& phase : phases_of(kernel, stride, dilation)) {
-    std::vector<int64_t> shifts;
-    for (const Tap& tap : phase.taps) shifts.push_back(tap.shift);
-    auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& c) { return c.shifts == shifts; });
-    if (same == classes.end()) same = classes.insert(same, DimensionClass{std::move(shifts), {}});
+    const bool before = phase.r < first;
+    std::vector<int64_t> offsets;
+    for (const Tap& tap : phase.taps) offsets.push_back(before - tap.shift);
+    phase.r += before * stride - first;
+    auto same = std::find_if(classes.begin(), classes.end(), [&](const auto& c) { return c.offsets == offsets; });
+    if (same == classes.end()) same = classes.insert(same, DimensionClass{std::move(offsets), {}});
     same->phases.push_back(std::move(phase));
   }
   return classes;
+}
+
+/// Output channels from which on every class has rows enough for a register tile of its own.
+constexpr int64_t least_rows_of_class = 8;
+
+/// Whether taps of one dimension read positions beside their own.
+bool reads_neighbours(int64_t kernel, int64_t stride, int64_t dilation) {
+  return (kernel - 1) * dilation >= stride;
 }
 
 /// Calls f({a[0][i], a[1][j], a[2][l]}) for every combination, the last dimension fastest.
@@ -63,12 +75,21 @@ Convolution forward_convolution(const Geometry& g) {
   conv.target = {.step = g.stride, .padding = g.padding};
   conv.planes = {Extents{0, 0, 0}};
 
+  // With 4 × 4 taps, stride 2 and padding 1, the first output is one of phase 1: counted from phase 0, 8 × 8
+  // outputs of each phase would take 9 × 9 positions. Counted from the phase of the first output they take 8 × 8,
+  // but those below it read other inputs, and are rows of another class.
   std::array<std::vector<DimensionClass>, 3> classes;
-  for (int d = 0; d < 3; ++d) classes[d] = classes_of_dimension(g.kernel[d], g.stride[d], g.dilation[d]);
+  for (int d = 0; d < 3; ++d) {
+    const bool moves =
+        conv.row_channels >= least_rows_of_class && reads_neighbours(g.kernel[d], g.stride[d], g.dilation[d]);
+    const int64_t first = moves ? g.padding[d] % g.stride[d] : 0;
+    conv.target.padding[d] -= first;
+    classes[d] = classes_of_dimension(g.kernel[d], g.stride[d], g.dilation[d], first);
+  }
   for_each_combination(classes, [&](const std::array<const DimensionClass*, 3>& dims) {
     PhaseClass c;
-    for_each_combination<int64_t>({dims[0]->shifts, dims[1]->shifts, dims[2]->shifts}, [&](const auto& shift) {
-      c.taps.push_back({.plane = 0, .offset = {-*shift[0], -*shift[1], -*shift[2]}});
+    for_each_combination<int64_t>({dims[0]->offsets, dims[1]->offsets, dims[2]->offsets}, [&](const auto& offset) {
+      c.taps.push_back({.plane = 0, .offset = {*offset[0], *offset[1], *offset[2]}});
     });
     for_each_combination<Phase>({dims[0]->phases, dims[1]->phases, dims[2]->phases}, [&](const auto& phase) {
       TargetPhase target{.r = {phase[0]->r, phase[1]->r, phase[2]->r}, .k = {}};
