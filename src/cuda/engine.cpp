@@ -10,9 +10,11 @@
 #include "cuda/direct_launch.hpp"
 #include "cuda/heuristics/shape_class.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/runtime/kernel.hpp"
 #include "cuda/runtime/nvrtc.hpp"
+#include "cuda/tensor_views.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -50,33 +52,6 @@ const char* name_of(Math math) {
       return "tf32_half";
   }
   return "";
-}
-
-device::Strides5 strides_of(const ConstTensor& t) {
-  return {t.strides[0], t.strides[1], t.strides[2], t.strides[3], t.strides[4]};
-}
-
-Int3 int3(const Extents& e) {
-  return {int(e[0]), int(e[1]), int(e[2])};
-}
-
-bool aligned(const void* pointer, std::size_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
-}
-
-/// Whether an image of one channel can be reached with 32 bits, and the next channel from it.
-bool fits_image(const ConstTensor& t) {
-  if (t.sizes[1] > 1 && (t.strides[1] < 0 || t.strides[1] > UINT32_MAX)) return false;
-  int64_t reach = 0;
-  for (int d = 2; d < 5; ++d) {
-    if (t.strides[std::size_t(d)] < 0) return false;
-    reach += (t.sizes[std::size_t(d)] - 1) * t.strides[std::size_t(d)];
-  }
-  return reach < (int64_t(1) << 31) - 1;
-}
-
-device::ImageStrides image_strides(const ConstTensor& t) {
-  return {t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]), int(t.strides[4])};
 }
 
 constexpr std::size_t workspace_alignment = 256;
@@ -182,7 +157,6 @@ class CudaBinding final : public EngineBinding {
   std::vector<TileChoice> choices_for(const Packing& packing, const Access& access) const;
   State::Chosen choose(const Access& access) const;
   std::size_t turned_bytes_of(const GemmConfig& config) const;
-  Access access_of(const Operands& operands) const;
   const Gemm& gemm_for(const Access& access) const;
   void run_gemm(const Operands& operands, const RunOptions& options) const;
   void run_direct(const Operands& operands, const RunOptions& options) const;
@@ -194,17 +168,6 @@ class CudaBinding final : public EngineBinding {
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<Access, std::unique_ptr<Gemm>>> gemms_;
 };
-
-/// A dense, aligned five-dimensional view.
-Tensor dense_view(const Layer& layer, int64_t batch, int64_t channels, const Extents& size) {
-  const auto [d, h, w] = size;
-  const bool last = layer.layout == Layout::channels_last;
-  Tensor t;
-  t.dtype = layer.dtype, t.rank = 5, t.sizes = {batch, channels, d, h, w};
-  t.strides = last ? std::array{d * h * w * channels, int64_t(1), h * w * channels, w * channels, channels}
-                   : std::array{d * h * w * channels, d * h * w, h * w, w, int64_t(1)};
-  return t;
-}
 
 std::shared_ptr<const Kernel> generic_kernel(const State& s) {
   const std::lock_guard lock(s.mutex);
@@ -228,8 +191,11 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
     generic_kernel(s);
     return;
   }
-  const ConstTensor x = dense_view(s.layer, shape.batch, s.geometry.in_channels(), shape.input);
-  const Tensor y = dense_view(s.layer, shape.batch, s.geometry.out_channels(), shape.output);
+  const auto dense = [&](int64_t channels, const Extents& size) {
+    return dense_view(nullptr, s.layer.dtype, shape.batch, channels, size, s.layer.layout);
+  };
+  const Tensor x = dense(s.geometry.in_channels(), shape.input);
+  const Tensor y = dense(s.geometry.out_channels(), shape.output);
   if (s.family == Family::direct) {
     if (const auto config = direct_config(s.geometry, s.layer.dtype, direct_access(s.geometry, x, y)))
       direct_kernel(s, *config);
@@ -237,9 +203,8 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
       generic_kernel(s);
     return;
   }
-  Operands operands;
-  operands.input = &x, operands.output = &y;
-  if (const Gemm& gemm = gemm_for(access_of(operands)); gemm.turn) turned_bytes_ = turned_bytes_of(gemm.config);
+  if (const Gemm& gemm = gemm_for(access_of(s.geometry, x, y)); gemm.turn)
+    turned_bytes_ = turned_bytes_of(gemm.config);
 }
 
 std::size_t CudaBinding::turned_bytes_of(const GemmConfig& c) const {
@@ -299,50 +264,6 @@ class CudaPlan final : public EnginePlan {
  private:
   std::shared_ptr<const State> state_;
 };
-
-Access CudaBinding::access_of(const Operands& o) const {
-  const ConstTensor& x = *o.input;
-  const Tensor& y = *o.output;
-  const Geometry& g = state_->geometry;
-  const int element = int(size_of(state_->layer.dtype));
-  Access a;
-  a.y_rows = y.strides[4] == 1;
-  a.y_planes = y.sizes[3] == 1 || y.strides[3] == y.sizes[4];
-  const auto apart = [&](int count) {
-    bool fits = aligned(y.data, std::size_t(count * element));
-    for (const std::size_t d : {0, 2, 3, 4}) fits = fits && (y.sizes[d] == 1 || y.strides[d] % count == 0);
-    return fits;
-  };
-  if (y.strides[1] == 1)
-    while (a.y_channels * 2 * element <= 16 && apart(a.y_channels * 2)) a.y_channels *= 2;
-  a.x_channels_last =
-      x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
-  if (x.strides[4] == 1 && x.strides[1] != 1) a.x_channels_last = false;
-  // The widest copy every row allows: `run` is the contiguous dimension, `others` step from row to row.
-  const auto widest = [&](int64_t run, std::initializer_list<int64_t> others,
-                          std::initializer_list<int> elements) {
-    for (const int count : elements) {
-      bool fits = aligned(x.data, std::size_t(count * element)) && run % count == 0;
-      for (const int64_t stride : others) fits = fits && stride % count == 0;
-      if (fits) return count;
-    }
-    return 1;
-  };
-  // Strides of dimensions of size 1 are never stepped along.
-  const auto stride = [&](int d) { return x.sizes[std::size_t(d)] > 1 ? x.strides[std::size_t(d)] : 0; };
-  const int per_word = 4 / element;
-  if (a.x_channels_last) {
-    const int count = widest(g.group_in, {stride(0), stride(2), stride(3), stride(4)}, {4 * per_word, per_word});
-    a.x_vector = count % per_word == 0 ? count / per_word : 0;
-    if (per_word == 1 && a.x_vector == 0) a.x_vector = 1;
-  } else if (x.strides[4] == 1) {
-    const auto others = {stride(0), stride(1), stride(2), stride(3)};
-    a.x_vector = per_word == 1 ? widest(x.sizes[4], others, {4}) : widest(x.sizes[4], others, {8, 2});
-  } else {
-    a.x_vector = 1;
-  }
-  return a;
-}
 
 /// The tiles that serve views from one packing of the weights, the best first.
 std::vector<TileChoice> CudaBinding::choices_for(const Packing& packing, const Access& access) const {
@@ -429,7 +350,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
 
 void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
-  const Gemm& gemm = gemm_for(access_of(o));
+  const Gemm& gemm = gemm_for(access_of(s.geometry, *o.input, *o.output));
   if (!gemm.kernel) return run_generic(o, options);
   const GemmConfig& c = gemm.config;
   // Several images of one box are reached with 32 bits, too.

@@ -10,6 +10,7 @@
 #include "cuda/codegen.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/tensor_views.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 
@@ -223,13 +224,13 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
   const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
   const Buffer scales(std::size_t(g.out_channels()) * 4);  // any will do
-  const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
-  const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
+  const Tensor xt = dense_view(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
+  const Tensor yt = dense_view(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
   // Numbers like those of a layer: kernels that multiply zeros draw less power, and run faster.
   tools.randomize(xt, nullptr, 1, 1);
-  tools.randomize(
-      view5(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))}, Layout::channels_first),
-      nullptr, 2, 1);
+  tools.randomize(dense_view(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))},
+                             Layout::channels_first),
+                  nullptr, 2, 1);
   const auto image = [](const Tensor& t) {
     return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
                                 int(t.strides[4])};
