@@ -24,10 +24,6 @@ int aligned_vector(const ConstTensor& t, std::initializer_list<std::size_t> dims
   return int(bytes / size);
 }
 
-bool few_channels(const Geometry& g) {
-  return g.group_in <= 8 && g.group_out <= 8 && g.group_in * g.group_out <= 16;
-}
-
 /// Lanes along channels. Nothing where weights or sums do not fit.
 std::optional<DirectConfig> channels_config(DirectConfig c, DType dtype, const DirectAccess& access) {
   if (c.group_in == 1 && c.group_out == 1) {
@@ -126,6 +122,10 @@ std::optional<DirectConfig> rows_config(DirectConfig c, DType dtype, const Direc
 }
 
 }  // namespace
+
+bool few_channels(const Geometry& g) {
+  return g.group_in <= 8 && g.group_out <= 8 && g.group_in * g.group_out <= 16;
+}
 
 bool is_dense(const ConstTensor& weight) {
   int64_t stride = 1;
