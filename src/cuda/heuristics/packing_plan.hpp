@@ -22,8 +22,8 @@ struct PackingPlan {
 struct PackingOptions {
   bool warpgroups = false;  // the device has their instructions
   bool exported = false;    // weights are packed in as few ways as one kernel for every size needs
-  std::optional<bool>
-      scaled;      // numbers of 32 bits as scaled fp16 ones: always, never, or beside those as they are
+  // Numbers of 32 bits as scaled fp16 ones: always, never, or beside those as they are.
+  std::optional<bool> scaled = std::nullopt;
   int inputs = 0;  // of a position; 0: one, and several where rows are few
 };
 
