@@ -16,15 +16,7 @@ from . import nn as tconv_nn
 
 __all__ = ["Report", "convert", "revert"]
 
-_NAMES = (
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyConvTranspose3d",
-)
-_TO_TCONV = {getattr(torch.nn, name): getattr(tconv_nn, name) for name in _NAMES}
+_TO_TCONV = {getattr(torch.nn, name): getattr(tconv_nn, name) for name in tconv_nn.__all__}
 _TO_PYTORCH = {ours: theirs for theirs, ours in _TO_TCONV.items()}
 _TRANSPOSED = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 

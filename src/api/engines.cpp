@@ -5,6 +5,7 @@
 #include "api/thread_pool.hpp"
 #include "cpu/engine.hpp"
 #include "cuda/engine.hpp"
+#include "cuda/info.hpp"
 
 namespace tconv {
 namespace {

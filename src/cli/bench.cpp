@@ -149,10 +149,7 @@ int execute(const BenchFlags& flags) {
 }  // namespace
 
 Command add_bench(CommandLine& line) {
-  Flags add = line.add("bench", "Verify layers, then time them");
-  auto flags = std::make_shared<BenchFlags>();
-  add_flags(add, *flags);
-  return {"bench", [flags] { return execute(*flags); }};
+  return command_of(line, "bench", "Verify layers, then time them", add_flags, execute);
 }
 
 }  // namespace tconv::cli

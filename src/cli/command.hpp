@@ -2,12 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
-namespace tconv::cli {
+#include "cli/flags.hpp"
 
-class CommandLine;
+namespace tconv::cli {
 
 enum ExitCode : int { exit_ok = 0, exit_failure = 1, exit_usage = 2 };
 
@@ -25,6 +26,16 @@ struct Command {
   std::string name;
   std::function<int()> execute;
 };
+
+/// A subcommand that keeps the values of its flags in a struct.
+template <class Values>
+Command command_of(CommandLine& line, const char* name, const char* about, void (*add_flags)(Flags&, Values&),
+                   int (*execute)(const Values&)) {
+  Flags add = line.add(name, about);
+  auto values = std::make_shared<Values>();
+  add_flags(add, *values);
+  return {name, [values, execute] { return execute(*values); }};
+}
 
 Command add_run(CommandLine& line);
 Command add_bench(CommandLine& line);

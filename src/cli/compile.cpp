@@ -181,10 +181,7 @@ int execute(const CompileFlags& flags) {
 }  // namespace
 
 Command add_compile(CommandLine& line) {
-  Flags add = line.add("compile", "Compile the GPU kernels of layers ahead of time");
-  auto flags = std::make_shared<CompileFlags>();
-  add_flags(add, *flags);
-  return {"compile", [flags] { return execute(*flags); }};
+  return command_of(line, "compile", "Compile the GPU kernels of layers ahead of time", add_flags, execute);
 }
 
 }  // namespace tconv::cli

@@ -66,10 +66,7 @@ int execute(const ExplainFlags& flags) {
 }  // namespace
 
 Command add_explain(CommandLine& line) {
-  Flags add = line.add("explain", "Show how a layer works and what it must cost");
-  auto flags = std::make_shared<ExplainFlags>();
-  add_flags(add, *flags);
-  return {"explain", [flags] { return execute(*flags); }};
+  return command_of(line, "explain", "Show how a layer works and what it must cost", add_flags, execute);
 }
 
 }  // namespace tconv::cli

@@ -77,10 +77,7 @@ int execute(const ExportFlags& flags) {
 }  // namespace
 
 Command add_export(CommandLine& line) {
-  Flags add = line.add("export", "Write a layer as one Python file with its CUDA kernels");
-  auto flags = std::make_shared<ExportFlags>();
-  add_flags(add, *flags);
-  return {"export", [flags] { return execute(*flags); }};
+  return command_of(line, "export", "Write a layer as one Python file with its CUDA kernels", add_flags, execute);
 }
 
 }  // namespace tconv::cli

@@ -160,10 +160,7 @@ int execute(const RunFlags& flags) {
 }  // namespace
 
 Command add_run(CommandLine& line) {
-  Flags add = line.add("run", "Compute a layer on arrays in .npy files");
-  auto flags = std::make_shared<RunFlags>();
-  add_flags(add, *flags);
-  return {"run", [flags] { return execute(*flags); }};
+  return command_of(line, "run", "Compute a layer on arrays in .npy files", add_flags, execute);
 }
 
 }  // namespace tconv::cli

@@ -5,6 +5,7 @@
 #include "cuda/engine.hpp"
 #include "cuda/runtime/cache.hpp"
 #include "cuda/runtime/nvrtc.hpp"
+#include "cuda/tensor_views.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -16,17 +17,6 @@ constexpr int64_t widest_copy = 16;  // bytes; rows and addresses that are multi
 /// A place where nothing is: never read, for nothing is launched. Its alignment is what counts.
 void* place(int64_t offset) {
   return reinterpret_cast<void*>((int64_t(1) << 20) + offset);
-}
-
-Tensor view(const Layer& layer, void* data, int64_t batch, int64_t channels, const Extents& size) {
-  const auto [d, h, w] = size;
-  Tensor t;
-  t.data = data, t.dtype = layer.dtype, t.rank = 5, t.sizes = {batch, channels, d, h, w};
-  if (layer.layout == Layout::channels_last)
-    t.strides = {d * h * w * channels, 1, h * w * channels, w * channels, channels};
-  else
-    t.strides = {d * h * w * channels, d * h * w, h * w, w, 1};
-  return t;
 }
 
 /// This width, and the next ones of every alignment.
@@ -75,10 +65,12 @@ std::vector<KernelRequest> kernels_of(const Layer& layer, int64_t batch, const E
       binding->run(Pass::forward, operands, options);
     };
     const auto x = [&](int64_t offset) {
-      return view(layer, place(offset), shape.batch, geometry.in_channels(), shape.input);
+      return dense_view(place(offset), layer.dtype, shape.batch, geometry.in_channels(), shape.input,
+                        layer.layout);
     };
     const auto y = [&](int64_t offset) {
-      return view(layer, place(offset), shape.batch, geometry.out_channels(), shape.output);
+      return dense_view(place(offset), layer.dtype, shape.batch, geometry.out_channels(), shape.output,
+                        layer.layout);
     };
     run(x(0), y(0));
     for (int64_t offset = element; offset < widest_copy; offset *= 2) {

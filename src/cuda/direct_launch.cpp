@@ -5,21 +5,14 @@
 #include <initializer_list>
 #include <numeric>
 
+#include "cuda/int3.hpp"
+#include "cuda/tensor_views.hpp"
+
 namespace tconv::cuda {
 namespace {
 
 using device::DirectConfig;
-using device::Int3;
 using std::int64_t;
-
-Int3 int3(const Extents& e) {
-  return {int(e[0]), int(e[1]), int(e[2])};
-}
-
-/// Strides of dimensions of size 1 are never stepped along.
-int64_t step(const ConstTensor& t, std::size_t d) {
-  return t.sizes[d] > 1 ? t.strides[d] : 0;
-}
 
 /// The longest vector of at most 16 bytes that lies aligned at every step of `dims`.
 int aligned_vector(const ConstTensor& t, std::initializer_list<std::size_t> dims) {
@@ -29,10 +22,6 @@ int aligned_vector(const ConstTensor& t, std::initializer_list<std::size_t> dims
   for (const std::size_t d : dims)
     while (bytes > size && step(t, d) * size % bytes != 0) bytes /= 2;
   return int(bytes / size);
-}
-
-bool few_channels(const Geometry& g) {
-  return g.group_in <= 8 && g.group_out <= 8 && g.group_in * g.group_out <= 16;
 }
 
 /// Lanes along channels. Nothing where weights or sums do not fit.
@@ -133,6 +122,10 @@ std::optional<DirectConfig> rows_config(DirectConfig c, DType dtype, const Direc
 }
 
 }  // namespace
+
+bool few_channels(const Geometry& g) {
+  return g.group_in <= 8 && g.group_out <= 8 && g.group_in * g.group_out <= 16;
+}
 
 bool is_dense(const ConstTensor& weight) {
   int64_t stride = 1;

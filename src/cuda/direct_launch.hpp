@@ -8,6 +8,10 @@
 
 namespace tconv::cuda {
 
+/// Whether a group has so few channels that tensor cores, which multiply 16 rows by 8 words whether they are there
+/// or not, are behind the direct kernels.
+bool few_channels(const Geometry& geometry);
+
 /// What a call's tensors allow.
 struct DirectAccess {
   bool channels_last = false;

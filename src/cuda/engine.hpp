@@ -14,7 +14,4 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int device);
 /// The same on a device that is known, or described (runtime/targets.hpp); it must outlive the plan.
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer, const DeviceProperties& device);
 
-/// Adds the GPUs that can be used, and a line for each thing that is missing.
-void describe(SystemInfo& info);
-
 }  // namespace tconv::cuda

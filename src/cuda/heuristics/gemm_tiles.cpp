@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 
 namespace tconv::cuda {
@@ -96,10 +97,6 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   const double latency = rounds * (chain / types + 2500) * std::max(1.0, resident * warps / 8);
   const double waves = std::ceil(per_sm) / std::max(per_sm, 1e-9);
   return std::max(per_sm < 8 ? throughput * std::max(1.0, std::min(waves, 2.0)) : throughput, latency);
-}
-
-Int3 int3(const Extents& e) {
-  return {int(e[0]), int(e[1]), int(e[2])};
 }
 
 /// Divides a column count over depth and height so that little falls outside the shape.

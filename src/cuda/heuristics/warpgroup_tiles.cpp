@@ -15,8 +15,8 @@ using device::GemmConfig;
 using device::Math;
 using std::int64_t;
 
-// Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_tiles.cpp with them
-// (docs/kernels.md).
+// Fitted to the times of tiles of 27 benchmark and 55 random layers on an H200, those of panel_prices.cpp with
+// them (docs/kernels.md).
 constexpr double l2_bytes_per_cycle = 40;
 constexpr double memory_bytes_per_cycle = 15.3;
 constexpr double ragged_bytes = 0.00206;  // what a run's two partial sectors cost

@@ -149,17 +149,6 @@ int64_t volume(const Extents& e) {
   return e[0] * e[1] * e[2];
 }
 
-Tensor view5(void* data, DType dtype, int64_t n, int64_t c, const Extents& s, Layout layout) {
-  Tensor t;
-  t.data = data, t.dtype = dtype, t.rank = 5;
-  t.sizes = {n, c, s[0], s[1], s[2]};
-  if (layout == Layout::channels_last)
-    t.strides = {volume(s) * c, 1, s[1] * s[2] * c, s[2] * c, c};
-  else
-    t.strides = {volume(s) * c, volume(s), s[1] * s[2], s[2], 1};
-  return t;
-}
-
 Tools::Tools() {
   const auto kernels = get_kernels(
       {{tools_source, "randomize", 0}, {tools_source, "compare", 0}, {tools_source, "differing", 0}}, gpu());

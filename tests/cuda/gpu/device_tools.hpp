@@ -49,9 +49,6 @@ class Buffer {
 
 std::int64_t volume(const Extents& extents);
 
-/// A dense five-dimensional view.
-Tensor view5(void* data, DType dtype, std::int64_t n, std::int64_t c, const Extents& size, Layout layout);
-
 /// How far a result is from what it should be.
 struct Outcome {
   double error = 0;  // relative in norm

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cli/problems.hpp"
+#include "cuda/tensor_views.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 #include "reference/reference.hpp"
@@ -101,9 +102,9 @@ std::string check(const Tools& tools, const Case& c, std::string& kernel) {
   reference_on_gpu(g, s, wide(expected.x), wide(expected.w), layer.bias ? wide(expected.b) : nullptr,
                    wide(by_gpu));
   expected.y.upload(want);
-  const Outcome reference =
-      tools.compare(view5(by_gpu.get(), DType::f64, s.batch, g.out_channels(), s.output, Layout::channels_first),
-                    wide(expected.y));
+  const Outcome reference = tools.compare(
+      dense_view(by_gpu.get(), DType::f64, s.batch, g.out_channels(), s.output, Layout::channels_first),
+      wide(expected.y));
   if (!within(reference, 1e-13)) return "the float64 reference on the GPU is wrong";
 
   const Verdict verdict = run.check(tools, expected);

@@ -5,11 +5,15 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <tuple>
 
 #include "cli/problems.hpp"
-#include "cuda/codegen.hpp"
+#include "cuda/heuristics/packing_plan.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/tensor_views.hpp"
+#include "cuda/tile_kernels.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 
@@ -64,21 +68,12 @@ struct Candidate {
   cli::Problem problem;
   TileChoice choice;
   RowPlan rows;
-  device::TurnLoad turn_load;
+  Access access;
   std::shared_ptr<const Kernel> kernel, turn;
-
-  KernelRequest request() const {
-    const auto& c = choice.config;
-    return {c.teams ? warpgroup_source(c, rows) : gemm_source(c, rows), "forward",
-            c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)};
-  }
-  KernelRequest turn_request() const {
-    const device::Math math = choice.config.math;
-    return {turn_source(math, turn_load), "turn", device::turn_shared_bytes(math)};
-  }
 };
 
-/// How dense tensors of a layer can be loaded and stored.
+/// How dense tensors of a layer can be loaded and stored, by its layout alone: the engine's access_of also sees
+/// that images of one element, and layers of one channel, are dense in both.
 Access dense_access(const Geometry& g, const Shape& s, DType dtype, bool last) {
   const int per_word = size_of(dtype) == 2 ? 2 : 1;
   Access access;
@@ -89,13 +84,6 @@ Access dense_access(const Geometry& g, const Shape& s, DType dtype, bool last) {
   else
     access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word : s.input[2] % per_word == 0 ? per_word : 1;
   return access;
-}
-
-device::Math math_of(const Mode& mode) {
-  return mode.dtype == DType::f16            ? device::Math::f16
-         : mode.dtype == DType::bf16         ? device::Math::bf16
-         : mode.precision == Precision::tf32 ? device::Math::tf32
-                                             : device::Math::fp32;
 }
 
 /// The kinds of tile, of each of which some are timed.
@@ -138,60 +126,39 @@ std::string shape_of_tile(const device::GemmConfig& c) {
 
 /// Of each kind of tile `count` that differ in more than their pipeline: the favourites first, then a sample of
 /// the others, for the model is to be judged, too.
-std::vector<Candidate> candidates_of(const cli::Problem& problem, const Mode& mode, bool last, int count,
-                                     bool hopper) {
+std::vector<Candidate> candidates_of(const cli::Problem& problem, Layout layout, int count, bool hopper) {
   const Geometry g = geometry_of(problem.layer);
   const Shape s = shape_of(problem.layer, problem.batch, problem.input);
-  const Access access = dense_access(g, s, mode.dtype, last);
+  const Access access = dense_access(g, s, problem.layer.dtype, layout == Layout::channels_last);
   struct Taken {
     int count = 0, skipped = 1;
   };
   std::vector<Candidate> candidates;
   std::map<std::string, int> seen;
   std::map<int, Taken> taken;
-  const auto add = [&](device::Math as, const RowPlan& rows, bool warpgroups) {
-    for (const TileChoice& choice :
-         (warpgroups ? price_warpgroup_tiles : price_tiles)(g, as, rows, s, access, {})) {
+  auto packings = plan_packings(g, math_of(problem.layer), layout, {.warpgroups = hopper});
+  // The general kernel shares a kind with those of warpgroups for positions of one input, which come first.
+  const auto order = [](const PackingPlan& p) {
+    return std::tuple(device::scales(p.math), p.rows.x_phases, !p.warpgroups);
+  };
+  std::ranges::stable_sort(packings, {}, order);
+  for (const PackingPlan& packing : packings)
+    for (const TileChoice& choice : (packing.warpgroups ? price_warpgroup_tiles : price_tiles)(
+             g, packing.math, packing.rows, s, access, {})) {
       Taken& t = taken[kind_of(choice.config)];
       if (t.count == count || seen[shape_of_tile(choice.config)]++ > 0 ||
           (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0))
         continue;
-      candidates.push_back({problem, choice, rows, device::turn_load(choice.config, last && access.x_vector == 4),
-                            nullptr, nullptr});
+      candidates.push_back({problem, choice, packing.rows, access, nullptr, nullptr});
       ++t.count;
     }
-  };
-  // As the engine packs weights: for positions of one input, and of several where rows are few; numbers of 32 bits
-  // also as scaled fp16 numbers.
-  const device::Math math = math_of(mode);
-  RowPlan rows;
-  const auto plan = [&](device::Math as) {
-    return make_wide_row_plan(g, device::channels_per_word(as), device::weight_parts(as), last, 1, rows);
-  };
-  const auto add_several_inputs = [&](device::Math as) {
-    if (make_wide_row_plan(g, device::channels_per_word(as), device::weight_parts(as), last, rows) &&
-        rows.x_phases > 1 && suits_warpgroups(g, as, rows))
-      add(as, rows, true);
-  };
-  if (hopper && plan(math) && suits_warpgroups(g, math, rows)) {
-    add(math, rows, true);
-  } else {
-    if (hopper && may_suit_warpgroups(g, math, rows)) add(math, rows, true);
-    if (make_row_plan(g, device::channels_per_word(math), 4, rows)) add(math, rows, false);
-  }
-  if (!hopper) return candidates;
-  add_several_inputs(math);
-  if (device::element_bytes(math) != 4) return candidates;
-  const device::Math scaled = math == device::Math::fp32 ? device::Math::halves : device::Math::half;
-  if (plan(scaled) && suits_warpgroups(g, scaled, rows)) add(scaled, rows, true);
-  add_several_inputs(scaled);
   return candidates;
 }
 
 /// Of the problems named, of those in a file ("file", its path), of random ones ("random", how many, a seed), or
 /// of all.
-std::vector<Candidate> candidates(const Mode& mode, int count, bool last, const std::vector<std::string>& names,
-                                  bool hopper) {
+std::vector<Candidate> candidates(const Mode& mode, int count, Layout layout,
+                                  const std::vector<std::string>& names, bool hopper) {
   std::vector<cli::Problem> list = cli::load_problems("");
   if (names.size() == 3 && names[0] == "random")
     list = random_problems(std::stoi(names[1]), unsigned(std::stoi(names[2])));
@@ -202,8 +169,7 @@ std::vector<Candidate> candidates(const Mode& mode, int count, bool last, const 
   std::vector<Candidate> all;
   for (cli::Problem& problem : list) {
     problem.layer.dtype = mode.dtype, problem.layer.precision = mode.precision;
-    for (Candidate& candidate : candidates_of(problem, mode, last, count, hopper))
-      all.push_back(std::move(candidate));
+    for (Candidate& candidate : candidates_of(problem, layout, count, hopper)) all.push_back(std::move(candidate));
   }
   return all;
 }
@@ -223,21 +189,16 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   const Buffer x(std::size_t(x_count) * size_of(mode.dtype)), w(std::size_t(packed) * 4);
   const Buffer y(std::size_t(y_count) * size_of(mode.dtype));
   const Buffer scales(std::size_t(g.out_channels()) * 4);  // any will do
-  const Tensor xt = view5(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
-  const Tensor yt = view5(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
+  const Tensor xt = dense_view(x.get(), mode.dtype, s.batch, g.in_channels(), s.input, layout);
+  const Tensor yt = dense_view(y.get(), mode.dtype, s.batch, g.out_channels(), s.output, layout);
   // Numbers like those of a layer: kernels that multiply zeros draw less power, and run faster.
   tools.randomize(xt, nullptr, 1, 1);
-  tools.randomize(
-      view5(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))}, Layout::channels_first),
-      nullptr, 2, 1);
-  const auto image = [](const Tensor& t) {
-    return device::ImageStrides{t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]),
-                                int(t.strides[4])};
-  };
-  const auto int3 = [](const Extents& v) { return Int3{int(v[0]), int(v[1]), int(v[2])}; };
+  tools.randomize(dense_view(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))},
+                             Layout::channels_first),
+                  nullptr, 2, 1);
   device::ForwardParams params = device::forward_params(c, s.batch, int3(s.input), int3(s.output));
   params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
-  params.xs = image(xt), params.ys = image(yt);
+  params.xs = image_strides(xt), params.ys = image_strides(yt);
   params.scales = static_cast<const float*>(scales.get());
   const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
   std::optional<Buffer> turned;
@@ -282,12 +243,13 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
   const bool last = !names.empty() && names[0] == "last";
   if (last) names.erase(names.begin());
   const Layout layout = last ? Layout::channels_last : Layout::channels_first;
-  std::vector<Candidate> timed = candidates(mode, count, last, names, gpu().major == 9);
+  std::vector<Candidate> timed = candidates(mode, count, layout, names, gpu().major == 9);
   in_parallel(int(timed.size()), [&](int i) {
     Candidate& candidate = timed[std::size_t(i)];
     try {
-      candidate.kernel = get_kernel(candidate.request(), gpu());
-      if (candidate.choice.config.turned) candidate.turn = get_kernel(candidate.turn_request(), gpu());
+      const auto& config = candidate.choice.config;
+      candidate.kernel = get_kernel(forward_request(config, candidate.rows), gpu());
+      if (config.turned) candidate.turn = get_kernel(turn_request(config, candidate.access), gpu());
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", candidate.problem.name.c_str(), error.what());
     }

@@ -1,0 +1,63 @@
+#include "cuda/heuristics/packing_plan.hpp"
+
+#include <algorithm>
+
+#include "cuda/heuristics/warpgroup_tiles.hpp"
+
+namespace tconv::cuda {
+
+using device::Math;
+
+Math math_of(const Layer& layer) {
+  switch (layer.dtype) {
+    case DType::f16:
+      return Math::f16;
+    case DType::bf16:
+      return Math::bf16;
+    default:
+      return layer.precision == Precision::tf32 ? Math::tf32 : Math::fp32;
+  }
+}
+
+/// For the kernels of warpgroups where they suit the layer, else for the general one; where it has few rows, also
+/// for positions of several inputs, which shapes of wide rows take; and numbers of 32 bits also as scaled fp16
+/// numbers.
+std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layout layout,
+                                       const PackingOptions& options) {
+  const bool last = layout == Layout::channels_last;
+  std::vector<PackingPlan> plans;
+  RowPlan rows;
+  const auto plan_wide = [&](Math as, int inputs) {
+    const int per_word = device::channels_per_word(as), parts = device::weight_parts(as);
+    return inputs ? make_wide_row_plan(geometry, per_word, parts, last, inputs, rows)
+                  : make_wide_row_plan(geometry, per_word, parts, last, rows);
+  };
+  const auto add = [&](bool warpgroups, Math as) { plans.push_back({warpgroups, as, std::move(rows)}); };
+  const auto add_wide = [&](Math as) {
+    const bool suits = plan_wide(as, std::max(1, options.inputs)) && suits_warpgroups(geometry, as, rows);
+    if (suits) add(true, as);
+    return suits;
+  };
+  const auto add_several_inputs = [&](Math as) {
+    if (options.inputs == 0 && !options.exported && plan_wide(as, 0) && rows.x_phases > 1 &&
+        suits_warpgroups(geometry, as, rows))
+      add(true, as);
+  };
+  const bool scales = options.warpgroups && device::element_bytes(math) == 4 && options.scaled.value_or(true);
+  const Math scaled = math == Math::fp32 ? Math::halves : Math::half;
+  if (scales && options.scaled && add_wide(scaled)) return plans;
+  if (!(options.warpgroups && add_wide(math)) &&
+      make_row_plan(geometry, device::channels_per_word(math), 4, rows)) {
+    add(false, math);
+    if (options.warpgroups && !options.exported && plan_wide(math, 1) && may_suit_warpgroups(geometry, math, rows))
+      add(true, math);
+  }
+  if (plans.empty() || !options.warpgroups) return plans;
+  add_several_inputs(math);
+  if (!scales || options.scaled) return plans;
+  add_wide(scaled);
+  add_several_inputs(scaled);
+  return plans;
+}
+
+}  // namespace tconv::cuda

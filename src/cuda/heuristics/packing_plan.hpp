@@ -1,0 +1,34 @@
+// In which ways the weights of a layer are packed: for which kernels, in which numbers, in blocks of which rows.
+// The list depends on the layer and the kind of device alone; kernels and memory are packings.hpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cuda/heuristics/row_plan.hpp"
+
+namespace tconv::cuda {
+
+/// The numbers that a layer asks to be multiplied.
+device::Math math_of(const Layer& layer);
+
+/// One way of packing weights: any shape is served from it.
+struct PackingPlan {
+  bool warpgroups = false;  // for their kernels, else for the general one
+  device::Math math{};
+  RowPlan rows;
+};
+
+struct PackingOptions {
+  bool warpgroups = false;  // the device has their instructions
+  bool exported = false;    // weights are packed in as few ways as one kernel for every size needs
+  // Numbers of 32 bits as scaled fp16 ones: always, never, or beside those as they are.
+  std::optional<bool> scaled = std::nullopt;
+  int inputs = 0;  // of a position; 0: one, and several where rows are few
+};
+
+/// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows.
+std::vector<PackingPlan> plan_packings(const Geometry& geometry, device::Math math, Layout layout,
+                                       const PackingOptions& options);
+
+}  // namespace tconv::cuda

@@ -1,0 +1,64 @@
+#include "cuda/packings.hpp"
+
+#include "cuda/codegen.hpp"
+#include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/int3.hpp"
+#include "cuda/kernels/launch_rules.cuh"
+#include "cuda/memory_alignment.hpp"
+
+namespace tconv::cuda {
+namespace {
+
+template <class Params>
+void set_strides(Params& params, const ConstTensor& weight) {
+  params.stride_in = weight.strides[0], params.stride_out = weight.strides[1];
+  params.stride_d = weight.strides[2], params.stride_h = weight.strides[3], params.stride_w = weight.strides[4];
+}
+
+}  // namespace
+
+Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, const DeviceProperties& device)
+    : geometry_(geometry), device_(device) {
+  for (PackingPlan& plan : plans) {
+    const device::Math math = plan.math;
+    const int parts = plan.warpgroups ? device::weight_parts(math) : 1;
+    Packing packing;
+    packing.offset = aligned_up(bytes());
+    packing.bytes = std::size_t(plan.rows.weight_words(geometry, device::channels_per_word(math), parts)) * 4;
+    packing.kernel =
+        get_kernel({pack_source(pack_config(geometry, math, plan.rows), plan.rows, geometry), "pack", 0}, device);
+    if (device::scales(math)) {
+      packing.scales = aligned_up(packing.offset + packing.bytes);
+      packing.find_scales = get_kernel({weight_scales_source(), "find", device::scale_shared_bytes}, device);
+    }
+    packing.plan = std::move(plan);
+    packings_.push_back(std::move(packing));
+  }
+}
+
+std::size_t Packings::bytes() const {
+  if (packings_.empty()) return 0;
+  const Packing& last = packings_.back();
+  return last.scales ? last.scales + std::size_t(geometry_.out_channels()) * 4 : last.offset + last.bytes;
+}
+
+void Packings::pack(const Packing& packing, const ConstTensor& weight, void* packed, void* stream) const {
+  unsigned char* const memory = static_cast<unsigned char*>(packed);
+  float* const scales = packing.find_scales ? reinterpret_cast<float*>(memory + packing.scales) : nullptr;
+  if (packing.find_scales) {
+    device::ScaleParams params{};
+    set_strides(params, weight);
+    params.weight = static_cast<const float*>(weight.data), params.scales = scales;
+    params.groups = int(geometry_.groups);
+    params.group_in = int(geometry_.group_in), params.group_out = int(geometry_.group_out);
+    params.kernel = int3(geometry_.kernel);
+    packing.find_scales->launch(device::launch_of(params), params, stream);
+  }
+  device::PackParams params{};
+  set_strides(params, weight);
+  params.weight = weight.data, params.packed = reinterpret_cast<unsigned*>(memory + packing.offset);
+  params.scales = scales, params.words = std::int64_t(packing.bytes / 4);
+  packing.kernel->launch(device::launch_of(params, device_.multiprocessors), params, stream);
+}
+
+}  // namespace tconv::cuda

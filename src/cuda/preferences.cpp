@@ -1,0 +1,53 @@
+#include "cuda/preferences.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+namespace tconv::cuda {
+namespace {
+
+struct NamedPanels {
+  std::string_view name;
+  PreferredPanels panels;
+};
+constexpr NamedPanels named_panels[] = {
+    {"turned", {.turned = true}},                    // x that is turned before
+    {"split", {.turned = true, .depth_splits = 2}},  // tiles that share sums
+    {"turns", {.in_turns = true}},                   // warpgroups that multiply in turns
+    {"joined", {.product_rows = 2}},                 // products that cover several rows
+    {"runs", {.run_rows = 2}},                       // several rows of outputs in one run
+    {"loaders", {.loaders = 2}},                     // two warpgroups that fill panels
+};
+
+PreferredPanels panels_named(const char* wanted) {
+  for (const NamedPanels& named : named_panels)
+    if (named.name == wanted) return named.panels;
+  return {.members = std::atoi(wanted)};
+}
+
+}  // namespace
+
+Preferences preferences() {
+  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  Preferences result;
+  result.no_warpgroups = is_set("TCONV_NO_WGMMA");
+  result.no_halves = is_set("TCONV_NO_HALVES");
+  result.halves = is_set("TCONV_PREFER_HALVES");
+  if (const char* const inputs = std::getenv("TCONV_X_PHASES")) result.inputs = std::max(1, std::atoi(inputs));
+  if (const char* const panels = std::getenv("TCONV_PREFER_PANELS")) result.panels = panels_named(panels);
+  return result;
+}
+
+void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices) {
+  for (const int members : {1, preferred.members})
+    std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+      const device::GemmConfig& c = choice.config;
+      return c.panel_columns > 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
+             c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
+             c.run_rows >= preferred.run_rows && c.loaders >= preferred.loaders &&
+             device::members_of(c) >= members;
+    });
+}
+
+}  // namespace tconv::cuda

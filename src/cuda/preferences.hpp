@@ -1,0 +1,42 @@
+// What tests and timings ask of the engine through the environment, so that every kernel runs on layers of every
+// size. Nobody else sets these:
+//
+//   TCONV_NO_WGMMA=1        Hopper is left to the general kernel
+//   TCONV_NO_HALVES=1       numbers of 32 bits are never multiplied as scaled fp16 ones
+//   TCONV_PREFER_HALVES=1   they are wherever that can be done
+//   TCONV_X_PHASES=1        a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
+//   TCONV_PREFER_PANELS=1   the panel kernel serves wherever it can, whatever it costs; =2: tiles whose panels so
+//   many
+//                           warpgroups share come first, and a name asks for tiles of a kind (preferences.cpp)
+//
+// Plans heed what is set when they are made, and bindings when they meet a new view of their tensors.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "cuda/heuristics/gemm_tiles.hpp"
+
+namespace tconv::cuda {
+
+/// The least that a tile of the panel kernel must have to be preferred.
+struct PreferredPanels {
+  bool turned = false;  // exactly so, not at least
+  bool in_turns = false;
+  int depth_splits = 1, product_rows = 1, run_rows = 1, loaders = 1;
+  int members = 1;  // where any has so many
+};
+
+struct Preferences {
+  bool no_warpgroups = false, no_halves = false, halves = false;
+  int inputs = 0;  // of a position; 0: nobody asks
+  std::optional<PreferredPanels> panels;
+};
+
+/// As the environment is now.
+Preferences preferences();
+
+/// Moves the tiles that are preferred to the front; the order is otherwise as it was.
+void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices);
+
+}  // namespace tconv::cuda

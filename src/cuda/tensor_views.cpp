@@ -1,0 +1,83 @@
+#include "cuda/tensor_views.hpp"
+
+#include <array>
+#include <initializer_list>
+
+namespace tconv::cuda {
+namespace {
+
+using std::int64_t;
+
+bool aligned(const void* pointer, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+
+}  // namespace
+
+Tensor dense_view(void* data, DType dtype, int64_t batch, int64_t channels, const Extents& size, Layout layout) {
+  const auto [d, h, w] = size;
+  Tensor t;
+  t.data = data, t.dtype = dtype, t.rank = 5, t.sizes = {batch, channels, d, h, w};
+  t.strides = layout == Layout::channels_last
+                  ? std::array{d * h * w * channels, int64_t(1), h * w * channels, w * channels, channels}
+                  : std::array{d * h * w * channels, d * h * w, h * w, w, int64_t(1)};
+  return t;
+}
+
+device::Strides5 strides_of(const ConstTensor& t) {
+  return {t.strides[0], t.strides[1], t.strides[2], t.strides[3], t.strides[4]};
+}
+
+bool fits_image(const ConstTensor& t) {
+  if (t.sizes[1] > 1 && (t.strides[1] < 0 || t.strides[1] > UINT32_MAX)) return false;
+  int64_t reach = 0;
+  for (int d = 2; d < 5; ++d) {
+    if (t.strides[std::size_t(d)] < 0) return false;
+    reach += (t.sizes[std::size_t(d)] - 1) * t.strides[std::size_t(d)];
+  }
+  return reach < (int64_t(1) << 31) - 1;
+}
+
+device::ImageStrides image_strides(const ConstTensor& t) {
+  return {t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]), int(t.strides[4])};
+}
+
+Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) {
+  const int element = int(size_of(x.dtype));
+  Access a;
+  a.y_rows = y.strides[4] == 1;
+  a.y_planes = y.sizes[3] == 1 || y.strides[3] == y.sizes[4];
+  const auto apart = [&](int count) {
+    bool fits = aligned(y.data, std::size_t(count * element));
+    for (const std::size_t d : {0, 2, 3, 4}) fits = fits && (y.sizes[d] == 1 || y.strides[d] % count == 0);
+    return fits;
+  };
+  if (y.strides[1] == 1)
+    while (a.y_channels * 2 * element <= 16 && apart(a.y_channels * 2)) a.y_channels *= 2;
+  a.x_channels_last =
+      x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
+  // The widest copy every row allows: `run` is the contiguous dimension, `others` step from row to row.
+  const auto widest = [&](int64_t run, std::initializer_list<int64_t> others,
+                          std::initializer_list<int> elements) {
+    for (const int count : elements) {
+      bool fits = aligned(x.data, std::size_t(count * element)) && run % count == 0;
+      for (const int64_t stride : others) fits = fits && stride % count == 0;
+      if (fits) return count;
+    }
+    return 1;
+  };
+  const int per_word = 4 / element;
+  if (a.x_channels_last) {
+    const int count =
+        widest(g.group_in, {step(x, 0), step(x, 2), step(x, 3), step(x, 4)}, {4 * per_word, per_word});
+    a.x_vector = count % per_word == 0 ? count / per_word : 0;
+  } else if (x.strides[4] == 1) {
+    const auto others = {step(x, 0), step(x, 1), step(x, 2), step(x, 3)};
+    a.x_vector = per_word == 1 ? widest(x.sizes[4], others, {4}) : widest(x.sizes[4], others, {8, 2});
+  } else {
+    a.x_vector = 1;
+  }
+  return a;
+}
+
+}  // namespace tconv::cuda

@@ -1,0 +1,64 @@
+#include "cuda/tile_choice.hpp"
+
+#include "cuda/heuristics/shape_class.hpp"
+#include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/int3.hpp"
+#include "cuda/kernels/launch_rules.cuh"
+#include "cuda/memory_alignment.hpp"
+#include "cuda/preferences.hpp"
+
+namespace tconv::cuda {
+
+TileChooser::TileChooser(const Layer& layer, const DeviceProperties& device)
+    : layer_(layer),
+      geometry_(geometry_of(layer)),
+      limits_{.multiprocessors = device.multiprocessors,
+              .shared_per_block = device.shared_per_block,
+              .shared_per_multiprocessor = device.shared_per_multiprocessor,
+              .exported = device.exported} {}
+
+/// The tiles that serve from one packing of the weights, the best first.
+std::vector<TileChoice> TileChooser::choices(const PackingPlan& plan, const Shape& shape, const Access& access,
+                                             std::optional<std::size_t> workspace) const {
+  auto choices = (plan.warpgroups ? price_warpgroup_tiles : price_tiles)(
+      geometry_, plan.math, plan.rows, shape_class(layer_, shape), access, limits_);
+  if (workspace)
+    std::erase_if(choices, [&](const TileChoice& choice) {
+      return choice.config.turned && turned_bytes(choice.config, shape) > *workspace;
+    });
+  if (const auto preferred = preferences().panels) move_to_front(*preferred, choices);
+  return choices;
+}
+
+ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, const Access& access,
+                               std::optional<std::size_t> workspace) const {
+  const Shape shapes = shape_class(layer_, shape);
+  if (!workspace) {
+    const std::lock_guard lock(mutex_);
+    for (const Known& known : known_)
+      if (known.shape == shapes && known.access == access) return known.chosen;
+  }
+  ChosenTile result;
+  for (const Packing& packing : packings) {
+    const auto tiles = choices(packing.plan, shape, access, workspace);
+    if (tiles.empty()) continue;
+    const device::Math math = packing.plan.math;
+    const bool last_choice = device::element_bytes(math) == 4 && !device::scales(math) && preferences().halves;
+    const double cycles = tiles.front().cycles * (last_choice ? 1e6 : 1);
+    if (result.packing && result.tile.cycles <= cycles) continue;
+    result = {&packing, {tiles.front().config, cycles}};
+  }
+  if (!workspace) {
+    const std::lock_guard lock(mutex_);
+    if (known_.size() == most_known) known_.pop_front();
+    known_.push_back({shapes, access, result});
+  }
+  return result;
+}
+
+std::size_t turned_bytes(const device::GemmConfig& config, const Shape& shape) {
+  const auto params = device::forward_params(config, shape.batch, int3(shape.input), int3(shape.output));
+  return aligned_up(std::size_t(device::turned_workspace_bytes(config, params)));
+}
+
+}  // namespace tconv::cuda

@@ -1,0 +1,18 @@
+#include "cuda/tile_kernels.hpp"
+
+#include "cuda/codegen.hpp"
+#include "cuda/kernels/launch_rules.cuh"
+
+namespace tconv::cuda {
+
+KernelRequest forward_request(const device::GemmConfig& c, const RowPlan& rows) {
+  return {c.teams ? warpgroup_source(c, rows) : gemm_source(c, rows), "forward",
+          c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)};
+}
+
+KernelRequest turn_request(const device::GemmConfig& c, const Access& access) {
+  const bool vectors = access.x_channels_last && access.x_vector == 4;
+  return {turn_source(c.math, device::turn_load(c, vectors)), "turn", device::turn_shared_bytes(c.math)};
+}
+
+}  // namespace tconv::cuda

@@ -1,0 +1,31 @@
+// Launches for a device that is not here, run on the CPU: every kernel is compiled by the machine's own compiler
+// in front of ../emulation, and run fiber by fiber.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "cuda/runtime/kernel.hpp"
+
+namespace tconv::cuda::emulated {
+
+class Emulator : public KernelRecord {
+ public:
+  Emulator();
+  ~Emulator() override;
+
+  void launch(const KernelRequest& request, unsigned blocks, unsigned threads, const void* params) override;
+
+ private:
+  using Launch = void (*)(unsigned, unsigned, const void*);
+
+  Launch compiled(const KernelRequest& request);
+  void compile(const std::string& source, const std::string& name) const;
+
+  std::filesystem::path folder_;
+  std::string sources_;  // all that kernels include
+  std::map<std::string, Launch> launches_;
+};
+
+}  // namespace tconv::cuda::emulated

@@ -1,0 +1,90 @@
+// Products and runs of several rows, and products in turns.
+#include "emulated/check.hpp"
+
+namespace tconv::cuda::emulated {
+namespace {
+
+/// Layers whose products cover several rows of positions, and layers whose warpgroups multiply in turns.
+TEST_F(Emulation, JoinedRowsAndTurns) {
+  struct Joined {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    const char* wanted;
+  };
+  using enum Layout;
+  const Joined layers[] = {
+      {2, 24, 64, {7, 40}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_first, "joined"},
+      {3, 32, 48, {3, 5, 33}, {3, 2, 3}, {1, 1, 1}, DType::f16, Precision::fp32, channels_first, "joined"},
+      {2, 32, 24, {8, 39}, {3, 4}, {2, 2}, DType::bf16, Precision::fp32, channels_first, "joined"},
+      {2, 48, 64, {6, 36}, {2, 3}, {1, 1}, DType::f16, Precision::fp32, channels_last, "joined"},
+      {2, 16, 32, {6, 37}, {3, 4}, {1, 3}, DType::f32, Precision::fp32, channels_first, "joined"},
+      {3, 16, 32, {2, 6, 34}, {2, 2, 3}, {1, 2, 2}, DType::f32, Precision::tf32, channels_last, "joined"},
+      {2, 16, 20, {6, 130}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_first, "joined"},
+      {2, 24, 64, {7, 40}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_first, "turns"},
+      {1, 32, 128, {700}, {3}, {1}, DType::f16, Precision::fp32, channels_first, "turns"},
+      {2, 16, 48, {9, 66}, {3, 3}, {2, 2}, DType::f32, Precision::fp32, channels_first, "turns"},
+      {2, 32, 64, {12, 70}, {3, 3}, {3, 3}, DType::bf16, Precision::fp32, channels_last, "turns"},
+  };
+  std::mt19937 rng(3);
+  for (const Joined& joined : layers) {
+    set("TCONV_PREFER_PANELS", joined.wanted);
+    Case c = case_of(joined, &joined - layers);
+    for (std::size_t d = 0; d < std::size_t(joined.dims); ++d) c.layer.padding[d] = 1;
+    check(c, rng);
+  }
+  print_families();
+  EXPECT_GT(families["panel of joined rows"], 4);
+  EXPECT_GT(families["panel in turns"], 2);
+}
+
+/// Layers that have several rows of outputs in one run: of even and odd length, with phases along the width, of
+/// which some are padding, with positions that begin before a row and end behind it.
+TEST_F(Emulation, RunsOfWholeRows) {
+  struct Whole {
+    int dims, in, out;
+    Extents input, kernel, stride, padding;
+    DType dtype;
+    Precision precision;
+    const char* inputs;  // of a position
+    Layout layout = Layout::channels_first;
+  };
+  const Whole layers[] = {
+      {2, 24, 64, {7, 40}, {3, 3}, {1, 1}, {1, 1}, DType::f32, Precision::tf32, "1"},
+      {3, 32, 48, {3, 5, 33}, {3, 3, 3}, {1, 1, 1}, {1, 1, 0}, DType::f16, Precision::fp32, "1"},
+      {2, 16, 20, {9, 31}, {3, 4}, {1, 1}, {0, 1}, DType::bf16, Precision::fp32, "1"},
+      {2, 32, 40, {5, 37}, {5, 7}, {1, 1}, {2, 5}, DType::f32, Precision::fp32, "1"},
+      {2, 32, 24, {6, 36}, {3, 4}, {1, 2}, {0, 1}, DType::f16, Precision::fp32, "1"},
+      {2, 24, 16, {6, 33}, {2, 5}, {1, 3}, {1, 2}, DType::f32, Precision::tf32, "1"},
+      {2, 16, 24, {8, 67}, {3, 3}, {1, 1}, {0, 0}, DType::f32, Precision::tf32, "2"},
+      {3, 16, 16, {2, 7, 70}, {2, 3, 5}, {2, 1, 1}, {0, 1, 1}, DType::f16, Precision::fp32, "4"},
+      // Flat products, whose runs are whole slices.
+      {2, 32, 64, {1, 1}, {4, 4}, {1, 1}, {0, 0}, DType::f16, Precision::fp32, "1"},
+      {2, 32, 40, {7, 5}, {3, 3}, {1, 1}, {1, 1}, DType::f32, Precision::tf32, "1"},
+      {3, 16, 24, {3, 5, 7}, {2, 3, 3}, {1, 1, 1}, {0, 1, 0}, DType::bf16, Precision::fp32, "1"},
+      {2, 24, 16, {3, 8}, {3, 2}, {1, 2}, {1, 0}, DType::f16, Precision::fp32, "1"},
+      // Kernel = stride: phases along the height are rows that follow one another.
+      {2, 32, 40, {7, 7}, {2, 2}, {2, 2}, {0, 0}, DType::f16, Precision::fp32, "1"},
+      {2, 32, 24, {9, 37}, {2, 2}, {2, 2}, {0, 0}, DType::f32, Precision::tf32, "1"},
+      {3, 32, 16, {3, 5, 9}, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}, DType::f32, Precision::tf32, "1"},
+      {3, 32, 20, {2, 7, 33}, {1, 2, 2}, {2, 2, 2}, {0, 0, 0}, DType::bf16, Precision::fp32, "1"},
+      {2, 48, 18, {6, 19}, {4, 2}, {4, 2}, {4, 0}, DType::f16, Precision::fp32, "1"},
+      {2, 24, 30, {5, 34}, {2, 3}, {2, 1}, {0, 1}, DType::f32, Precision::fp32, "1"},
+  };
+  std::mt19937 rng(5);
+  int flat = 0;
+  set("TCONV_PREFER_PANELS", "runs");
+  for (const Whole& whole : layers) {
+    set("TCONV_X_PHASES", whole.inputs);
+    Case c = case_of(whole, &whole - layers);
+    c.layer.padding = whole.padding;
+    flat += check(c, rng).find("_flat_") != std::string::npos;
+  }
+  EXPECT_EQ(families["panel of whole rows"], 18);
+  EXPECT_GE(flat, 3);
+}
+
+}  // namespace
+}  // namespace tconv::cuda::emulated

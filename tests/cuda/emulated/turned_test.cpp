@@ -1,0 +1,85 @@
+// Panels of x that is turned before, and tiles that share sums.
+#include "emulated/check.hpp"
+
+namespace tconv::cuda::emulated {
+namespace {
+
+using std::int64_t;
+
+/// Layers whose x is turned for many channel blocks.
+TEST_F(Emulation, TurnedPanels) {
+  struct Turned {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch, groups;
+  };
+  using enum Layout;
+  const Turned layers[] = {
+      {2, 244, 256, {4, 5}, {2, 2}, {2, 2}, DType::f32, Precision::tf32, channels_first, 3, 1},  // an octet of
+                                                                                                 // zeros
+      {2, 64, 128, {4, 4}, {4, 4}, {2, 2}, DType::f16, Precision::fp32, channels_first, 5, 1},
+      {1, 40, 64, {32}, {8}, {4}, DType::f32, Precision::fp32, channels_first, 3, 1},
+      {1, 32, 128, {200}, {4}, {2}, DType::bf16, Precision::fp32, channels_first, 2, 1},
+      {2, 32, 256, {5, 7}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 2, 1},
+      {3, 136, 64, {2, 3, 4}, {2, 2, 2}, {2, 2, 2}, DType::f32, Precision::tf32, channels_first, 2, 1},
+      {2, 36, 256, {9, 40}, {1, 3}, {1, 1}, DType::f32, Precision::fp32, channels_last, 1, 2},
+      {3, 16, 256, {3, 5, 70}, {1, 2, 2}, {1, 1, 1}, DType::f16, Precision::fp32, channels_first, 1, 1},
+      // Images whose halo is zeros that they share: of one input, and in three dimensions.
+      {2, 32, 256, {1, 1}, {4, 4}, {1, 1}, DType::f16, Precision::fp32, channels_first, 20, 1},
+      {2, 32, 256, {2, 3}, {5, 4}, {1, 1}, DType::f32, Precision::tf32, channels_last, 7, 1},
+      {3, 32, 128, {2, 2, 3}, {3, 4, 4}, {1, 2, 2}, DType::f32, Precision::fp32, channels_first, 5, 1},
+      {1, 32, 256, {9}, {7}, {2}, DType::bf16, Precision::fp32, channels_first, 9, 1},
+  };
+  std::mt19937 rng(1);
+  set("TCONV_PREFER_PANELS", "turned");
+  for (const Turned& turned : layers) {
+    Case c = case_of(turned, &turned - layers);
+    Layer& l = c.layer;
+    l.groups = turned.groups, l.in_channels *= turned.groups, l.out_channels *= turned.groups;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = l.kernel[d] > 1;
+    c.batch = turned.batch;
+    check(c, rng);
+  }
+  print_families();
+  EXPECT_EQ(families["turned panel"], 12);
+  EXPECT_GE(families["panel of shared zeros"], 5);
+}
+
+/// Few positions and many channels: tiles that share sums, of equally many chunks and not.
+TEST_F(Emulation, TilesThatShareSums) {
+  struct Split {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch;
+  };
+  using enum Layout;
+  const Split layers[] = {
+      {2, 128, 64, {4, 4}, {4, 4}, {2, 2}, DType::f32, Precision::tf32, channels_first, 1},
+      {2, 160, 40, {3, 5}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_first, 2},
+      {1, 200, 70, {40}, {5}, {2}, DType::bf16, Precision::fp32, channels_first, 1},
+      {3, 96, 64, {2, 2, 3}, {2, 3, 3}, {1, 1, 1}, DType::f32, Precision::fp32, channels_first, 1},
+      {2, 192, 64, {4, 5}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 2},
+      {2, 144, 128, {6, 6}, {2, 2}, {2, 2}, DType::f16, Precision::fp32, channels_last, 1},
+      // Channels that are no vectors: nothing is staged.
+      {2, 96, 121, {9, 10}, {3, 3}, {1, 1}, DType::f32, Precision::fp32, channels_last, 1},
+      {1, 64, 79, {120}, {6}, {2}, DType::f32, Precision::tf32, channels_last, 1},
+  };
+  std::mt19937 rng(7);
+  set("TCONV_PREFER_PANELS", "split");
+  for (const Split& split : layers) {
+    Case c = case_of(split, &split - layers);
+    for (std::size_t d = 0; d < std::size_t(c.layer.dims); ++d) c.layer.padding[d] = c.layer.kernel[d] > 2;
+    c.batch = split.batch, c.multiprocessors = 40;
+    check(c, rng);
+    EXPECT_EQ(families["panel of shared sums"], &split - layers + 1) << c.text;
+  }
+}
+
+}  // namespace
+}  // namespace tconv::cuda::emulated
