@@ -410,7 +410,9 @@ void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t coun
   };
   switch (step) {
     case 1:
-      return each_row([&](auto from, Compute* to) { InterleaveVector<1>(from, count, to); });
+      return each_row([&](auto from, Compute* to) {
+        if (count > 0) std::memcpy(to, from[0], std::size_t(count) * sizeof(Compute));
+      });
     case 2:
       return each_row([&](auto from, Compute* to) { InterleaveVector<2>(from, count, to); });
     case 3:
