@@ -4,7 +4,7 @@
 
 #include "cpu/compute_type.hpp"
 #include "cpu/convert.hpp"
-#include "cpu/kernels/outer_product.hpp"
+#include "cpu/kernels/bf16_pairs.hpp"
 #include "cpu/machine.hpp"
 #include "cpu/workers.hpp"
 
@@ -13,14 +13,22 @@ namespace {
 
 using std::int64_t;
 
-int panel_rows(bool wide) {
-  return wide ? outer_product_kernels<double>().rows : outer_product_kernels<float>().rows;
+int panel_rows(OperandKind kind) {
+  return with_operand(kind, [](auto operand) { return outer_product_kernels<decltype(operand)>().rows; });
+}
+
+int operand_channels(OperandKind kind) {
+  return with_operand(kind, [](auto operand) { return OperandTraits<decltype(operand)>::channels; });
+}
+
+int64_t operand_bytes(OperandKind kind) {
+  return with_operand(kind, [](auto operand) { return int64_t(sizeof(operand)); });
 }
 
 /// Elements behind the last plane that the last vectors of a run may read.
-template <class Compute>
+template <class Operand>
 int64_t source_slack() {
-  const auto& kernels = outer_product_kernels<Compute>();
+  const auto& kernels = outer_product_kernels<Operand>();
   return int64_t(kernels.lanes) * kernels.max_vectors;
 }
 
@@ -28,15 +36,15 @@ int64_t source_slack() {
 
 ConvolutionPlan::ConvolutionPlan(Convolution convolution, DType dtype)
     : conv(std::move(convolution)),
-      weight(conv, panel_rows(computes_in_double(dtype)), second_level_cache(), computes_in_double(dtype) ? 8 : 4),
-      slots(conv),
-      wide(computes_in_double(dtype)) {}
+      operand(operand_kind(dtype, conv.sum_channels)),
+      weight(conv, panel_rows(operand), second_level_cache(), operand_bytes(operand), operand_channels(operand)),
+      slots(conv) {}
 
 ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batch, const Extents& source_size,
                                        const Extents& target_size)
     : plan_(&plan) {
   const Convolution& conv = plan.conv;
-  const int64_t element_bytes = plan.wide ? 8 : 4;
+  const int64_t element_bytes = operand_bytes(plan.operand);  // of sums as well
 
   Grid grid;
   grid.skips_padding = true;
@@ -90,12 +98,12 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   multiply_adds_ =
       positions * double(conv.groups * conv.row_channels) * double(conv.sum_channels) * double(conv.tap_count());
   TileCosts costs;
-  with_compute(plan.wide, [&](auto compute) {
-    const auto& kernels = outer_product_kernels<decltype(compute)>();
+  with_operand(plan.operand, [&](auto operand) {
+    const auto& kernels = outer_product_kernels<decltype(operand)>();
     costs.lanes = costs.column_unit = kernels.lanes;
     costs.units = kernels.widest[std::min<int64_t>(rows, kernels.rows)];
   });
-  costs.multiply_adds = double(row_channels * conv.tap_count()) * double(conv.sum_channels);
+  costs.multiply_adds = double(row_channels * conv.tap_count()) * double(plan.weight.sum_channels());
   costs.source_elements = double(conv.sum_channels * planes);
   costs.sum_elements = double(row_channels * targets_per_position);
   costs.sum_rows = costs.sum_elements / double(std::min(conv.target.step[2], target_size[2]));
@@ -137,28 +145,36 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   }
 }
 
-template <class Compute>
+template <class Operand>
 struct ConvolutionBinding::Scratch {
-  Compute* source;
-  Compute* sums;
-  Compute* start;  // one value per row
-  Compute* row_buffer;
+  using Sum = SumOf<Operand>;
+  Operand* source;
+  Sum* sums;
+  Sum* start;  // one value per row
+  Sum* row_buffer;
   TapOffset* taps;
-  Compute* piece;  // of packed weight, where the worker packs for itself
+  Operand* piece;  // of packed weight, where the worker packs for itself
+  float* singles;  // channels of the source on their way into pairs
 };
 
-template <class Compute>
-ConvolutionBinding::Scratch<Compute> ConvolutionBinding::scratch(Arena& arena, bool packs_weight) const {
+// Channels that are loaded before they are joined to pairs: few, so that they stay in the first-level cache.
+constexpr int64_t channels_joined = 8;
+
+template <class Operand>
+ConvolutionBinding::Scratch<Operand> ConvolutionBinding::scratch(Arena& arena, bool packs_weight) const {
   const int64_t rows = plan_->conv.phase_count() * plan_->weight.largest_row_block();
   std::size_t most_taps = 0;
   for (const auto& taps : taps_) most_taps = std::max(most_taps, taps.size());
-  Scratch<Compute> s;
-  s.source = arena.take<Compute>(int64_t(plan_->conv.planes.size()) * plane_pitch_ + source_slack<Compute>());
-  s.sums = arena.take<Compute>(rows * row_pitch_);
-  s.start = arena.take<Compute>(rows);
-  s.row_buffer = arena.take<Compute>(row_buffer_elements(plan_->conv.target, tiling_));
+  using Sum = SumOf<Operand>;
+  Scratch<Operand> s;
+  s.source = arena.take<Operand>(int64_t(plan_->conv.planes.size()) * plane_pitch_ + source_slack<Operand>());
+  s.sums = arena.take<Sum>(rows * row_pitch_);
+  s.start = arena.take<Sum>(rows);
+  s.row_buffer = arena.take<Sum>(row_buffer_elements(plan_->conv.target, tiling_));
   s.taps = arena.take<TapOffset>(int64_t(most_taps));
-  s.piece = packs_weight && packs_pieces() ? arena.take<Compute>(plan_->weight.largest_piece()) : nullptr;
+  s.piece = packs_weight && packs_pieces() ? arena.take<Operand>(plan_->weight.largest_piece()) : nullptr;
+  const int64_t singles = int64_t(plan_->conv.planes.size()) * channels_joined * channel_pitch_;
+  s.singles = OperandTraits<Operand>::channels > 1 ? arena.take<float>(singles) : nullptr;
   return s;
 }
 
@@ -166,30 +182,30 @@ int64_t ConvolutionBinding::items() const {
   return tiling_.tile_count() * plan_->conv.groups * plan_->weight.row_blocks();
 }
 
-template <class Compute>
+template <class Operand>
 std::size_t ConvolutionBinding::scratch_bytes(bool packs_weight) const {
   Arena arena;
-  scratch<Compute>(arena, packs_weight);
+  scratch<Operand>(arena, packs_weight);
   return arena.bytes();
 }
 
 std::size_t ConvolutionBinding::workspace_bytes(int workers, bool packs_weight) const {
-  return with_compute(plan_->wide, [&](auto compute) {
-    using Compute = decltype(compute);
+  return with_operand(plan_->operand, [&](auto operand) {
+    using Operand = decltype(operand);
     Arena shared;
-    if (packs_weight && !packs_pieces()) shared.take<Compute>(plan_->weight.elements());
-    shared.take<Compute>(plan_->conv.groups * plan_->conv.row_channels);  // bias
-    shared.take<char>(0);                                                 // where the workers begin
+    if (packs_weight && !packs_pieces()) shared.take<Operand>(plan_->weight.elements());
+    shared.take<SumOf<Operand>>(plan_->conv.groups * plan_->conv.row_channels);  // bias
+    shared.take<char>(0);                                                        // where the workers begin
     return shared.bytes() +
-           std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Compute>(packs_weight);
+           std::size_t(std::min<int64_t>(workers, items())) * scratch_bytes<Operand>(packs_weight);
   });
 }
 
-template <class Compute>
-void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const Compute* packed, Span channels,
-                                  Span sums, bool first, const Scratch<Compute>& s) const {
+template <class Operand>
+void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const Operand* packed, Span channels,
+                                  Span sums, bool first, const Scratch<Operand>& s) const {
   const PhaseClass& phase_class = plan_->conv.classes[class_index];
-  const auto& kernels = outer_product_kernels<Compute>();
+  const auto& kernels = outer_product_kernels<Operand>();
   int64_t first_row = 0;
   for (std::size_t c = 0; c < class_index; ++c)
     first_row += int64_t(plan_->conv.classes[c].phases.size()) * channels.size();
@@ -198,7 +214,7 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
   const int64_t vectors = ceil_div(run_length(tiling_, box), kernels.lanes);
   const int64_t strips = ceil_div(vectors, kernels.widest[ceil_div(rows, panels)]);
 
-  OuterProduct<Compute> product;
+  OuterProduct<Operand> product;
   product.channel_stride = channel_pitch_;
   product.channels = sums.size();
   product.taps = s.taps;
@@ -241,10 +257,38 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
       }
 }
 
-template <class Compute>
-void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& weight, const Compute* packed,
-                                  const Compute* bias, const Tensor& target, const Scratch<Compute>& s,
+template <class Operand>
+void ConvolutionBinding::load(const ConstTensor& source, const Box& box, int64_t group, Span sums,
+                              const Scratch<Operand>& s) const {
+  const Convolution& conv = plan_->conv;
+  constexpr int64_t operand_channels = OperandTraits<Operand>::channels;
+  const int64_t first = sums.begin * operand_channels,
+                end = std::min(sums.end * operand_channels, conv.sum_channels);
+  if constexpr (operand_channels == 1) {
+    load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + first, end - first,
+                s.source, plane_pitch_, channel_pitch_);
+  } else {
+    const int64_t plane_of_singles = channels_joined * channel_pitch_;
+    for (int64_t channel = first; channel < end; channel += channels_joined) {
+      const int64_t count = std::min(channels_joined, end - channel);
+      load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + channel, count,
+                  s.singles, plane_of_singles, channel_pitch_);
+      for (std::size_t plane = 0; plane < conv.planes.size(); ++plane)
+        for (int64_t c = 0; c < count; c += operand_channels) {
+          const float* const single = s.singles + int64_t(plane) * plane_of_singles + c * channel_pitch_;
+          join_pairs(single, c + 1 < count ? single + channel_pitch_ : nullptr, tiling_.plane_elements,
+                     s.source + int64_t(plane) * plane_pitch_ +
+                         (channel - first + c) / operand_channels * channel_pitch_);
+        }
+    }
+  }
+}
+
+template <class Operand>
+void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& weight, const Operand* packed,
+                                  const SumOf<Operand>* bias, const Tensor& target, const Scratch<Operand>& s,
                                   int64_t item) const {
+  using Sum = SumOf<Operand>;
   const Convolution& conv = plan_->conv;
   const PackedWeight& layout = plan_->weight;
   // Row blocks of one tile follow each other, while its source is still in a cache.
@@ -254,24 +298,22 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
   const Span channels = layout.row_block(row_block);
   const Box box = tile_box(tiling_, tile);
   const int64_t first_channel = group * conv.row_channels + channels.begin;
-  const Compute* block_bias = bias ? bias + first_channel : nullptr;
+  const Sum* block_bias = bias ? bias + first_channel : nullptr;
 
   // Vectors at the end of a run read the gaps between channels. What comes of it is thrown away, but should not
   // be computed from whatever the workspace held: subnormal numbers cost a hundred cycles each.
-  Compute* source_end = s.source + int64_t(conv.planes.size()) * plane_pitch_;
-  for (Compute* channel = s.source; channel != source_end; channel += channel_pitch_)
-    std::fill_n(channel + tiling_.plane_elements, channel_pitch_ - tiling_.plane_elements, Compute(0));
-  std::fill_n(source_end, source_slack<Compute>(), Compute(0));
+  Operand* source_end = s.source + int64_t(conv.planes.size()) * plane_pitch_;
+  for (Operand* channel = s.source; channel != source_end; channel += channel_pitch_)
+    std::fill_n(channel + tiling_.plane_elements, channel_pitch_ - tiling_.plane_elements, Operand{});
+  std::fill_n(source_end, source_slack<Operand>(), Operand{});
 
   const int64_t rows = conv.phase_count() * channels.size();
-  for (int64_t row = 0; row < rows; ++row)
-    s.start[row] = block_bias ? block_bias[row % channels.size()] : Compute(0);
+  for (int64_t row = 0; row < rows; ++row) s.start[row] = block_bias ? block_bias[row % channels.size()] : Sum(0);
 
   for (int64_t block = 0; block < layout.sum_blocks(); ++block) {
     const Span sums = layout.sum_block(block);
-    load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + sums.begin,
-                sums.size(), s.source, plane_pitch_, channel_pitch_);
-    const Compute* piece = s.piece;
+    load(source, box, group, sums, s);
+    const Operand* piece = s.piece;
     if (packed)
       piece = packed + layout.piece_offset(group, row_block, block);
     else
@@ -279,53 +321,54 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
     for (std::size_t c = 0; c < conv.classes.size(); ++c)
       multiply(c, box, piece + layout.class_offset(row_block, block, c), channels, sums, block == 0, s);
   }
-  store_box(SumTile<Compute>{.sums = s.sums,
-                             .row_pitch = row_pitch_,
-                             .channels = channels.size(),
-                             .bias = block_bias,
-                             .row_buffer = s.row_buffer,
-                             .streaming = streaming_},
+  store_box(SumTile<Sum>{.sums = s.sums,
+                         .row_pitch = row_pitch_,
+                         .channels = channels.size(),
+                         .bias = block_bias,
+                         .row_buffer = s.row_buffer,
+                         .streaming = streaming_},
             plan_->slots, conv.target, tiling_, box, first_channel, target);
 }
 
-template <class Compute>
+template <class Operand>
 void ConvolutionBinding::run_in(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias,
                                 const Tensor& target, const void* packed, const RunOptions& options,
                                 int workers) const {
   Arena arena(options.workspace);
-  const Compute* ready = static_cast<const Compute*>(packed);
+  const Operand* ready = static_cast<const Operand*>(packed);
   if (ready == nullptr && !packs_pieces()) {
-    Compute* space = arena.take<Compute>(plan_->weight.elements());
+    Operand* space = arena.take<Operand>(plan_->weight.elements());
     pack_weight(*plan_, weight, space, options.executor, workers);
     ready = space;
   }
   const int64_t channels = plan_->conv.groups * plan_->conv.row_channels;
-  Compute* converted_bias = arena.take<Compute>(channels);
-  if (bias) row_kernels<Compute>().load(bias->dtype, bias->data, bias->strides[0], channels, converted_bias);
+  using Sum = SumOf<Operand>;
+  Sum* converted_bias = arena.take<Sum>(channels);
+  if (bias) row_kernels<Sum>().load(bias->dtype, bias->data, bias->strides[0], channels, converted_bias);
 
   workers = int(std::min<int64_t>(workers, items()));
   if (multiply_adds_ < serial_multiply_adds) workers = 1;
-  const std::size_t per_worker = scratch_bytes<Compute>(packed == nullptr);
+  const std::size_t per_worker = scratch_bytes<Operand>(packed == nullptr);
   char* scratch_memory = arena.take<char>(0);
   share(options.executor, workers, items(), [&](int worker, int64_t item) {
     Arena mine(scratch_memory + std::size_t(worker) * per_worker);
-    run_item<Compute>(source, weight, ready, bias ? converted_bias : nullptr, target,
-                      scratch<Compute>(mine, packed == nullptr), item);
+    run_item<Operand>(source, weight, ready, bias ? converted_bias : nullptr, target,
+                      scratch<Operand>(mine, packed == nullptr), item);
   });
 }
 
 void ConvolutionBinding::run(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias,
                              const Tensor& target, const void* packed, const RunOptions& options,
                              int workers) const {
-  with_compute(plan_->wide, [&](auto compute) {
-    run_in<decltype(compute)>(source, weight, bias, target, packed, options, workers);
+  with_operand(plan_->operand, [&](auto operand) {
+    run_in<decltype(operand)>(source, weight, bias, target, packed, options, workers);
   });
 }
 
 void pack_weight(const ConvolutionPlan& plan, const ConstTensor& weight, void* packed, Executor* executor,
                  int workers) {
-  with_compute(plan.wide, [&](auto compute) {
-    using Compute = decltype(compute);
+  with_operand(plan.operand, [&](auto operand) {
+    using Operand = decltype(operand);
     constexpr int64_t serial_elements = 32 << 10;
     const int64_t row_blocks = plan.weight.row_blocks(), sum_blocks = plan.weight.sum_blocks();
     share(executor, plan.weight.elements() < serial_elements ? 1 : workers,
@@ -333,7 +376,7 @@ void pack_weight(const ConvolutionPlan& plan, const ConstTensor& weight, void* p
             const int64_t group = item / sum_blocks / row_blocks;
             const int64_t row_block = item / sum_blocks % row_blocks, sum_block = item % sum_blocks;
             pack_piece(plan.conv, plan.weight, weight, group, row_block, sum_block,
-                       static_cast<Compute*>(packed) + plan.weight.piece_offset(group, row_block, sum_block));
+                       static_cast<Operand*>(packed) + plan.weight.piece_offset(group, row_block, sum_block));
           });
   });
 }

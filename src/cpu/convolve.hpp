@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cpu/convolution.hpp"
+#include "cpu/operand.hpp"
 #include "cpu/packed_weight.hpp"
 #include "cpu/tile_io.hpp"
 #include "cpu/tiling.hpp"
@@ -14,14 +15,16 @@ namespace tconv::cpu {
 /// What a layer fixes.
 struct ConvolutionPlan {
   Convolution conv;
+  OperandKind operand;
   PackedWeight weight;
   PhaseSlots slots;
-  bool wide;  // computes in double
 
   ConvolutionPlan(Convolution convolution, DType dtype);
   ConvolutionPlan(const ConvolutionPlan&) = delete;
 
-  std::size_t packed_bytes() const { return std::size_t(weight.elements()) * (wide ? 8 : 4); }
+  std::size_t packed_bytes() const {
+    return std::size_t(weight.elements()) * (operand == OperandKind::f64 ? 8 : 4);
+  }
 };
 
 /// A tap inside a tile.
@@ -52,21 +55,26 @@ class ConvolutionBinding {
   /// leaves its cache, where packing it all would send it to memory and back.
   bool packs_pieces() const { return tiling_.tile_count() <= 2; }
 
-  template <class Compute>
+  template <class Operand>
   struct Scratch;
-  template <class Compute>
-  Scratch<Compute> scratch(Arena& arena, bool packs_weight) const;
-  template <class Compute>
+  template <class Operand>
+  Scratch<Operand> scratch(Arena& arena, bool packs_weight) const;
+  template <class Operand>
   std::size_t scratch_bytes(bool packs_weight) const;
-  template <class Compute>
+  template <class Operand>
   void run_in(const ConstTensor& source, const ConstTensor& weight, const ConstTensor* bias, const Tensor& target,
               const void* packed, const RunOptions& options, int workers) const;
-  template <class Compute>
-  void run_item(const ConstTensor& source, const ConstTensor& weight, const Compute* packed, const Compute* bias,
-                const Tensor& target, const Scratch<Compute>& scratch, std::int64_t item) const;
-  template <class Compute>
-  void multiply(std::size_t class_index, const Box& box, const Compute* packed, Span rows, Span sums, bool first,
-                const Scratch<Compute>& scratch) const;
+  template <class Operand>
+  void run_item(const ConstTensor& source, const ConstTensor& weight, const Operand* packed,
+                const SumOf<Operand>* bias, const Tensor& target, const Scratch<Operand>& scratch,
+                std::int64_t item) const;
+  /// Loads a block of sum channels of a box into the tile of source.
+  template <class Operand>
+  void load(const ConstTensor& source, const Box& box, std::int64_t group, Span sums,
+            const Scratch<Operand>& scratch) const;
+  template <class Operand>
+  void multiply(std::size_t class_index, const Box& box, const Operand* packed, Span rows, Span sums, bool first,
+                const Scratch<Operand>& scratch) const;
 
   const ConvolutionPlan* plan_;
   Tiling tiling_;

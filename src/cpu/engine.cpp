@@ -5,6 +5,7 @@
 
 #include "cpu/convolve.hpp"
 #include "cpu/gradients.hpp"
+#include "cpu/kernels/bf16_pairs.hpp"
 #include "cpu/kernels/rows.hpp"
 
 namespace tconv::cpu {
@@ -81,11 +82,15 @@ class CpuBinding final : public EngineBinding {
       for (int d = 0; d < 4; ++d) text += (d ? "x" : ":") + std::to_string(t.extent[d]);
       return text;
     };
+    const auto products = [&](const ConvolutionPlan& plan, const ConvolutionBinding& binding) {
+      const bool pairs = plan.operand == OperandKind::bf16_pair;
+      return (pairs ? "outer_product_bf16:" : "outer_product:") + tile(binding.tiling());
+    };
     switch (pass) {
       case Pass::forward:
-        return "outer_product:" + tile(forward_.tiling());
+        return products(state_->forward, forward_);
       case Pass::grad_input:
-        return "outer_product:" + tile(grad_input_.tiling());
+        return products(state_->grad_input, grad_input_);
       case Pass::grad_weight:
         return (grad_weight_.outer() ? "outer_product:" : "dot_product:") + tile(grad_weight_.tiling());
       default:
@@ -141,7 +146,7 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer) {
 }
 
 std::string instruction_set() {
-  return instruction_set_name();
+  return std::string(instruction_set_name()) + (multiplies_bf16_pairs() ? " and BF16" : "");
 }
 
 }  // namespace tconv::cpu

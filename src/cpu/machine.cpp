@@ -15,19 +15,36 @@
 
 namespace tconv::cpu {
 
+namespace {
+
+/// Empty: none.
+const std::string& isa_limit() {
+  static const std::string limit = [] {
+    const char* const value = std::getenv("TCONV_MAX_CPU_ISA");
+    return std::string(value ? value : "");
+  }();
+  return limit;
+}
+
+}  // namespace
+
+bool allows_avx512_bf16() {
+  return isa_limit().empty() || isa_limit() == "avx512_bf16";
+}
+
 void obey_isa_limit() {
   static const bool done = [] {
-    const char* limit = std::getenv("TCONV_MAX_CPU_ISA");
-    if (limit == nullptr || *limit == '\0' || std::string(limit) == "avx512") return true;
+    const std::string& limit = isa_limit();
+    if (allows_avx512_bf16() || limit == "avx512") return true;
 #if HWY_ARCH_X86
     const std::int64_t newer_than_avx2 = HWY_AVX2 - 1;  // targets are bits, the best one lowest
-    if (std::string(limit) == "avx2")
+    if (limit == "avx2")
       hwy::DisableTargets(newer_than_avx2);
-    else if (std::string(limit) == "scalar")
+    else if (limit == "scalar")
       hwy::DisableTargets(newer_than_avx2 | HWY_AVX2);
     else
 #endif
-      throw InvalidArgument("TCONV_MAX_CPU_ISA must be avx512, avx2 or scalar, got \"" + std::string(limit) +
+      throw InvalidArgument("TCONV_MAX_CPU_ISA must be avx512_bf16, avx512, avx2 or scalar, got \"" + limit +
                             "\"");
     return true;
   }();

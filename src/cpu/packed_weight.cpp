@@ -3,17 +3,19 @@
 #include <algorithm>
 
 #include "cpu/convert.hpp"
+#include "cpu/operand.hpp"
 
 namespace tconv::cpu {
 
 using std::int64_t;
 
-PackedWeight::PackedWeight(const Convolution& conv, int panel_rows, int64_t cache_bytes, int64_t element_bytes)
-    : conv_(&conv), panel_rows_(panel_rows) {
+PackedWeight::PackedWeight(const Convolution& conv, int panel_rows, int64_t cache_bytes, int64_t element_bytes,
+                           int operand_channels)
+    : conv_(&conv), panel_rows_(panel_rows), sum_channels_(ceil_div(conv.sum_channels, operand_channels)) {
   // The source lines that one tap of a register tile reads, about four a channel, stay in the first-level
   // cache until the next tap reads most of them again.
   const int64_t channels_in_first_level = 512 / element_bytes;
-  sum_blocks_ = ceil_div(conv.sum_channels, channels_in_first_level);
+  sum_blocks_ = ceil_div(sum_channels_, channels_in_first_level);
 
   // A row block is large enough to reuse a loaded tile of source many times, and small enough that its sums at
   // a few hundred positions stay in the second-level cache. Its weights need not: a tile reads them once.
@@ -24,7 +26,7 @@ PackedWeight::PackedWeight(const Convolution& conv, int panel_rows, int64_t cach
 
 int64_t PackedWeight::piece_offset(int64_t group, int64_t row_block, int64_t sum_block) const {
   const Span rows = this->row_block(row_block);
-  return conv_->tap_count() * (conv_->sum_channels * (group * conv_->row_channels + rows.begin) +
+  return conv_->tap_count() * (sum_channels_ * (group * conv_->row_channels + rows.begin) +
                                rows.size() * this->sum_block(sum_block).begin);
 }
 
@@ -36,12 +38,35 @@ int64_t PackedWeight::class_offset(int64_t row_block, int64_t sum_block, std::si
 }
 
 int64_t PackedWeight::elements() const {
-  return conv_->groups * conv_->row_channels * conv_->sum_channels * conv_->tap_count();
+  return conv_->groups * conv_->row_channels * sum_channels_ * conv_->tap_count();
 }
 
-template <class Compute>
+namespace {
+
+/// The operand of a weight and, where it is a pair, of the next sum channel's, if there is one.
+template <class Operand, class Storage>
+Operand operand_of(const Storage* weight, int64_t sum_stride, bool has_next) {
+  if constexpr (OperandTraits<Operand>::channels == 1)
+    return promote<Operand>(*weight);
+  else
+    return {std::uint32_t(weight->bits) | (has_next ? std::uint32_t(weight[sum_stride].bits) << 16 : 0)};
+}
+
+/// Calls f(Storage()) with the storage type of a dtype whose products are made of such operands.
+template <class Operand, class F>
+void with_operand_storage(DType dtype, const F& f) {
+  if constexpr (OperandTraits<Operand>::channels == 1)
+    with_storage<Operand>(dtype, f);
+  else
+    f(BFloat16());
+}
+
+}  // namespace
+
+template <class Operand>
 void pack_piece(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, int64_t group,
-                int64_t row_block, int64_t sum_block, Compute* packed) {
+                int64_t row_block, int64_t sum_block, Operand* packed) {
+  constexpr int64_t operand_channels = OperandTraits<Operand>::channels;
   const Span channels = layout.row_block(row_block);
   const int64_t row_stride = weight.strides[conv.rows_are_outputs ? 1 : 0];
   const int64_t sum_stride = weight.strides[conv.rows_are_outputs ? 0 : 1];
@@ -57,7 +82,7 @@ void pack_piece(const Convolution& conv, const PackedWeight& layout, const Const
            k % weight.sizes[4] * weight.strides[4];
   };
 
-  with_storage<Compute>(weight.dtype, [&](auto storage) {
+  with_operand_storage<Operand>(weight.dtype, [&](auto storage) {
     using Storage = decltype(storage);
     const Storage* from = static_cast<const Storage*>(weight.data) + group_offset + channels.begin * row_stride;
     // A few sum channels at a time: what they hold for this block is a few lines of the weight, read once and
@@ -70,7 +95,7 @@ void pack_piece(const Convolution& conv, const PackedWeight& layout, const Const
         const PhaseClass& phase_class = conv.classes[c];
         const int64_t taps = int64_t(phase_class.taps.size());
         const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
-        Compute* to = packed + layout.class_offset(row_block, sum_block, c);
+        Operand* to = packed + layout.class_offset(row_block, sum_block, c);
         for (int64_t p = 0; p < layout.panels(rows); ++p) {
           const Span panel = layout.panel(rows, p);
           for (int64_t row = panel.begin; row < panel.end;) {
@@ -79,12 +104,15 @@ void pack_piece(const Convolution& conv, const PackedWeight& layout, const Const
             const int64_t channel = row % channels.size();
             const int64_t count = std::min(panel.end - row, channels.size() - channel);
             for (int64_t tap = 0; tap < taps; ++tap) {
-              const Storage* element =
-                  from + sums.begin * sum_stride + channel * row_stride + tap_offset(k[std::size_t(tap)]);
-              Compute* slot = to + (panel.begin * taps + tap * panel.size()) * sums.size() + (row - panel.begin);
-              for (int64_t i = first; i < last; ++i)
+              const Storage* element = from + channel * row_stride + tap_offset(k[std::size_t(tap)]);
+              Operand* slot = to + (panel.begin * taps + tap * panel.size()) * sums.size() + (row - panel.begin);
+              for (int64_t i = first; i < last; ++i) {
+                const int64_t sum = (sums.begin + i) * operand_channels;
+                const bool has_next = sum + 1 < conv.sum_channels;
                 for (int64_t j = 0; j < count; ++j)
-                  slot[i * panel.size() + j] = promote<Compute>(element[i * sum_stride + j * row_stride]);
+                  slot[i * panel.size() + j] =
+                      operand_of<Operand>(element + sum * sum_stride + j * row_stride, sum_stride, has_next);
+              }
             }
             row += count;
           }
@@ -98,5 +126,7 @@ template void pack_piece<float>(const Convolution&, const PackedWeight&, const C
                                 int64_t, float*);
 template void pack_piece<double>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t, int64_t,
                                  int64_t, double*);
+template void pack_piece<BFloat16Pair>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t,
+                                       int64_t, int64_t, BFloat16Pair*);
 
 }  // namespace tconv::cpu

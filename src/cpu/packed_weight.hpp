@@ -7,7 +7,8 @@
 //   [group][row block][sum block][class][panel][tap][sum channel][row of the panel]
 //
 // Every weight appears exactly once, so a packed weight is as large as the weight, and every offset follows
-// from counting. Nothing here depends on batch or length: one packing serves all shapes.
+// from counting. Nothing here depends on batch or length: one packing serves all shapes. Where operands are pairs
+// of channels, "sum channel" is a pair everywhere below.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +38,18 @@ inline std::int64_t round_up(std::int64_t a, std::int64_t b) {
 
 class PackedWeight {
  public:
-  /// `panel_rows`: rows of the largest kernel. `cache_bytes`: a second-level cache. `element_bytes`: of the
-  /// compute type.
-  PackedWeight(const Convolution& conv, int panel_rows, std::int64_t cache_bytes, std::int64_t element_bytes);
+  /// `panel_rows`: rows of the largest kernel. `cache_bytes`: a second-level cache. `element_bytes`: of an
+  /// operand, which holds `operand_channels`.
+  PackedWeight(const Convolution& conv, int panel_rows, std::int64_t cache_bytes, std::int64_t element_bytes,
+               int operand_channels = 1);
 
   std::int64_t row_blocks() const { return row_blocks_; }
   Span row_block(std::int64_t index) const { return piece(conv_->row_channels, row_blocks_, index); }
   std::int64_t largest_row_block() const { return ceil_div(conv_->row_channels, row_blocks_); }
   std::int64_t sum_blocks() const { return sum_blocks_; }
-  Span sum_block(std::int64_t index) const { return piece(conv_->sum_channels, sum_blocks_, index); }
-  std::int64_t largest_sum_block() const { return ceil_div(conv_->sum_channels, sum_blocks_); }
+  Span sum_block(std::int64_t index) const { return piece(sum_channels_, sum_blocks_, index); }
+  std::int64_t largest_sum_block() const { return ceil_div(sum_channels_, sum_blocks_); }
+  std::int64_t sum_channels() const { return sum_channels_; }
 
   std::int64_t panels(std::int64_t rows) const { return ceil_div(rows, panel_rows_); }
   Span panel(std::int64_t rows, std::int64_t index) const { return piece(rows, panels(rows), index); }
@@ -61,13 +64,14 @@ class PackedWeight {
  private:
   const Convolution* conv_;
   int panel_rows_;
+  std::int64_t sum_channels_;
   std::int64_t row_blocks_;
   std::int64_t sum_blocks_;
 };
 
 /// Packs one piece of a canonical weight [in, out / groups, k…].
-template <class Compute>
+template <class Operand>
 void pack_piece(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, std::int64_t group,
-                std::int64_t row_block, std::int64_t sum_block, Compute* packed);
+                std::int64_t row_block, std::int64_t sum_block, Operand* packed);
 
 }  // namespace tconv::cpu

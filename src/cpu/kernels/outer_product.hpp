@@ -3,10 +3,13 @@
 //
 //   sum[row][column] += weight[tap.weight + channel][row] · source[tap.source + channel·channel_stride + column]
 //
-// A tap is a shift of the source pointer, so one tile of source serves all taps.
+// A tap is a shift of the source pointer, so one tile of source serves all taps. Of pairs of bf16 numbers
+// (bf16_pairs.hpp) a channel here is two of the layer's.
 #pragma once
 
 #include <cstdint>
+
+#include "cpu/operand.hpp"
 
 namespace tconv::cpu {
 
@@ -23,9 +26,9 @@ struct OuterProduct {
   std::int64_t channels;
   const TapOffset* taps;
   std::int64_t tap_count;
-  T* sums;                 // [row][column]
+  SumOf<T>* sums;          // [row][column]
   std::int64_t row_pitch;  // of the sums
-  const T* start;          // [row]: what the sums start from; null: from what they hold
+  const SumOf<T>* start;   // [row]: what the sums start from; null: from what they hold
 };
 
 template <class T>
