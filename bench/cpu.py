@@ -5,6 +5,7 @@ Run it with a Python that has PyTorch and tconv (``make bench-cpu`` sets one up)
 
     python bench/cpu.py                          # all problems, forward and backward
     python bench/cpu.py kb64 depthwise1d         # some of them
+    python bench/cpu.py --dtype bf16             # in bf16; fp32 is the default
     python bench/cpu.py --json bench/results/cpu.json
 
 tconv is timed twice. As a library: through its C ABI, into memory the caller keeps, the weight packed once for
@@ -12,8 +13,8 @@ forward and in every run for backward. And as PyTorch's operator replaced: throu
 every result, in memory that the front end keeps between them (TCONV_CPU_KEPT_MIB=0: fresh memory, like PyTorch's).
 
 All run in one process, in turns, on the same tensors and threads. The batch of a problem is cut so that one run
-takes about a second. The floor is the larger of bytes over the copy rate and FLOPs over the sgemm rate, both
-measured here.
+takes about a second. The floor is the larger of bytes over the copy rate and FLOPs over the rate of PyTorch's
+matrix product in the same dtype, both measured here.
 """
 
 from __future__ import annotations
@@ -40,8 +41,11 @@ import tconv
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
 TCONV = {1: tconv.conv_transpose1d, 2: tconv.conv_transpose2d, 3: tconv.conv_transpose3d}
-TOLERANCE = 2e-5  # against float64, relative in norm; fp32 sums of up to a few million products
-PYTORCH_TOLERANCE = 2e-4  # against PyTorch's own fp32, whose error grows to 2e-5 and beyond over long sums
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# Against float64, relative in norm: fp32 sums of up to a few million products; bf16 rounds every result.
+TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 4e-3}
+# Against PyTorch's own, whose error in fp32 grows to 2e-5 and beyond over long sums.
+PYTORCH_TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 2e-2}
 
 
 def median_times(runs: list[Callable[[], object]], seconds: float) -> list[float]:
@@ -58,16 +62,16 @@ def median_times(runs: list[Callable[[], object]], seconds: float) -> list[float
     return [sorted(t)[len(t) // 2] for t in times]
 
 
-def measure_ceilings() -> tuple[float, float]:
-    """FLOP/s of sgemm, bytes/s (read plus written) of a copy."""
-    a, b = torch.randn(3072, 3072), torch.randn(3072, 3072)
+def measure_ceilings(dtype: torch.dtype) -> tuple[float, float]:
+    """FLOP/s of a matrix product, bytes/s (read plus written) of a copy."""
+    a, b = torch.randn(3072, 3072).to(dtype), torch.randn(3072, 3072).to(dtype)
     source = torch.randn(1 << 27)
     target = torch.empty_like(source)
     gemm, copy = median_times([lambda: a @ b, lambda: target.copy_(source)], 2)
     return 2 * 3072**3 / gemm, 2 * source.nbytes / copy
 
 
-def complete(entry: dict) -> dict:
+def complete(entry: dict, dtype: torch.dtype) -> dict:
     """The entry with what follows from it: output size, FLOPs, and the bytes that must move once."""
     sizes = [
         (i - 1) * s - 2 * p + d * (k - 1) + op + 1
@@ -79,14 +83,14 @@ def complete(entry: dict) -> dict:
     inputs = entry["batch"] * entry["in_channels"] * math.prod(entry["spatial"])
     outputs = entry["batch"] * entry["out_channels"] * math.prod(sizes)
     taps = entry["out_channels"] // entry["groups"] * math.prod(entry["kernel"])
-    moved = 4 * (inputs + outputs + entry["in_channels"] * taps)
-    return {**entry, "output_spatial": sizes, "flops": 2 * inputs * taps, "bytes_fp32": moved}
+    moved = dtype.itemsize * (inputs + outputs + entry["in_channels"] * taps)
+    return {**entry, "output_spatial": sizes, "flops": 2 * inputs * taps, "bytes": moved}
 
 
 class Problem:
     """One layer of the list at one batch size, with its tensors."""
 
-    def __init__(self, entry: dict, batch: int) -> None:
+    def __init__(self, entry: dict, batch: int, dtype: torch.dtype) -> None:
         self.entry, self.batch, self.dims = entry, batch, entry["dims"]
         groups = entry["groups"]
         generator = torch.Generator().manual_seed(zlib.crc32(entry["name"].encode()) + batch)
@@ -95,6 +99,7 @@ class Problem:
         shape = (entry["in_channels"], entry["out_channels"] // groups, *entry["kernel"])
         self.w = torch.randn(*shape, generator=generator) / math.sqrt(fan)
         self.gy = torch.randn(batch, entry["out_channels"], *entry["output_spatial"], generator=generator)
+        self.x, self.w, self.gy = (t.to(dtype) for t in (self.x, self.w, self.gy))
         self.arguments = (entry["stride"], entry["padding"], entry["output_padding"], groups, entry["dilation"])
         self.geometry = [*entry["stride"], *entry["padding"], *entry["output_padding"], *entry["dilation"]]
 
@@ -140,13 +145,15 @@ class Problem:
 
 def batch_for(entry: dict, gemm: float, copy: float) -> int:
     """So many samples that PyTorch, at about five times the floor, takes about a second."""
-    floor = max(entry["flops"] / gemm, entry["bytes_fp32"] / copy) / entry["batch"]
+    floor = max(entry["flops"] / gemm, entry["bytes"] / copy) / entry["batch"]
     return max(1, min(entry["batch"], round(0.2 / floor)))
 
 
 def measure(entry: dict, gemm: float, copy: float, options: argparse.Namespace) -> dict:
+    dtype = DTYPES[options.dtype]
+
     def sides(problem: Problem) -> tuple[dict[str, Callable], dict[str, Callable]]:
-        bound = library.BoundLayer(options.library, entry, problem.batch, options.threads)
+        bound = library.BoundLayer(options.library, entry, problem.batch, options.threads, dtype)
         forward, backward = problem.library_runs(bound)
         front_end, pytorch = (lambda: problem.forward(TCONV)), (lambda: problem.forward(TORCH))
         return (
@@ -158,19 +165,19 @@ def measure(entry: dict, gemm: float, copy: float, options: argparse.Namespace) 
         return {side: (forward[side](), *backward[side]()) for side in forward}
 
     # One sample against float64; then the batch that is timed, where float64 would take minutes, against PyTorch.
-    sample = Problem(entry, 1)
+    sample = Problem(entry, 1, dtype)
     exact = (sample.forward(TORCH, double=True), *sample.torch_backward(double=True))
-    errors = sample.verify(exact, results(*sides(sample)), TOLERANCE)
+    errors = sample.verify(exact, results(*sides(sample)), TOLERANCE[dtype])
     del sample, exact
-    problem = Problem(entry, batch_for(entry, gemm, copy))
+    problem = Problem(entry, batch_for(entry, gemm, copy), dtype)
     forward, backward = sides(problem)
     both = results(forward, backward)
-    problem.verify(both.pop("pytorch"), both, PYTORCH_TOLERANCE)
+    problem.verify(both.pop("pytorch"), both, PYTORCH_TOLERANCE[dtype])
     del both
 
     share = problem.batch / entry["batch"]
     row = {"name": entry["name"], "batch": problem.batch, "errors": errors}
-    row["floor_ms"] = max(entry["flops"] * share / gemm, entry["bytes_fp32"] * share / copy) * 1e3
+    row["floor_ms"] = max(entry["flops"] * share / gemm, entry["bytes"] * share / copy) * 1e3
     for name, runs in (("forward", forward), ("backward", backward)):
         for side, taken in zip(runs, median_times(list(runs.values()), options.seconds), strict=True):
             row[f"{name}_ms" if side == "library" else f"{name}_{side}_ms"] = taken * 1e3
@@ -258,12 +265,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="problems to run (default: all)")
     parser.add_argument("--problems", type=Path, default=ROOT / "bench/problems.json", help="list of problems")
+    parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="default fp32")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="default 2")
     parser.add_argument("--seconds", type=float, default=2, help="to spend on each time")
     parser.add_argument("--json", type=Path, help="write all figures here")
     options = parser.parse_args()
 
-    entries = [complete(e) for e in json.loads(options.problems.read_text())["problems"]]
+    dtype = DTYPES[options.dtype]
+    entries = [complete(e, dtype) for e in json.loads(options.problems.read_text())["problems"]]
     unknown = set(options.names) - {e["name"] for e in entries}
     if unknown:
         parser.error(f"no such problem: {', '.join(sorted(unknown))}")
@@ -272,9 +281,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     options.library = library.load()
     with torch.no_grad():
-        gemm, copy = measure_ceilings()
-        print(f"{processor()}, {options.threads} threads, PyTorch {torch.__version__}")
-        print(f"ceilings: sgemm {gemm / 1e9:.0f} GFLOP/s, copy {copy / 1e9:.1f} GB/s\n\n{HEADER}")
+        gemm, copy = measure_ceilings(dtype)
+        print(f"{processor()}, {options.threads} threads, PyTorch {torch.__version__}, {options.dtype}")
+        print(f"ceilings: matrix product {gemm / 1e9:.0f} GFLOP/s, copy {copy / 1e9:.1f} GB/s\n\n{HEADER}")
         rows = []
         for i, entry in enumerate(entries):
             if sys.stderr.isatty():
@@ -292,9 +301,10 @@ def main() -> None:
     )
     if options.json:
         record = {
-            "processor": processor(), "threads": options.threads, "torch": torch.__version__,
-            "tconv": tconv.__version__, "commit": commit(), "date": datetime.date.today().isoformat(),
-            "sgemm_flops": gemm, "copy_bytes": copy, "summary": means, "lengths": lengths, "problems": rows,
+            "processor": processor(), "dtype": options.dtype, "threads": options.threads,
+            "torch": torch.__version__, "tconv": tconv.__version__,
+            "commit": commit(), "date": datetime.date.today().isoformat(),
+            "gemm_flops": gemm, "copy_bytes": copy, "summary": means, "lengths": lengths, "problems": rows,
         }  # fmt: skip
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -15,6 +15,7 @@ import torch
 import tconv
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = range(3)
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 int64 = ctypes.c_int64
 
 
@@ -49,21 +50,23 @@ def load() -> ctypes.CDLL:
 
 
 def view(tensor: torch.Tensor) -> View:
-    assert tensor.dtype == torch.float32
-    result = View(data=tensor.data_ptr(), dtype=0, rank=tensor.dim())
+    result = View(data=tensor.data_ptr(), dtype=DTYPES[tensor.dtype], rank=tensor.dim())
     result.sizes[: tensor.dim()] = tensor.shape
     result.strides[: tensor.dim()] = tensor.stride()
     return result
 
 
 class BoundLayer:
-    """A float32 layer of the CPU engine, bound to a batch and an input size."""
+    """A layer of the CPU engine, bound to a batch and an input size."""
 
-    def __init__(self, library: ctypes.CDLL, entry: dict, batch: int, threads: int) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, entry: dict, batch: int, threads: int, dtype: torch.dtype = torch.float32
+    ) -> None:
         self._library, self._threads = library, threads
         self._plan, self._binding = ctypes.c_void_p(), ctypes.c_void_p()
         layer = Layer()
         library.tconv_layer_init(ctypes.byref(layer))
+        layer.dtype = DTYPES[dtype]
         for field in ("dims", "in_channels", "out_channels", "groups"):
             setattr(layer, field, entry[field])
         for field in ("kernel", "stride", "padding", "output_padding", "dilation"):
