@@ -41,6 +41,10 @@ void block_outer(GradWeightBlocks& blocks, const Sizes& s, int64_t groups, doubl
   constexpr double most_sums = 4 << 20;  // bytes of a worker's sums
   constexpr int64_t most_blocks = 16;    // of a side: binding a shape is to be cheap
   const double chunks = std::clamp(positions / double(cut.fewest_chunk_positions), 1.0, double(cut.wanted_items));
+  // Blocks that threads share load what they have in common once each: a thread should have something to multiply.
+  constexpr double most_shares = 8, least_multiply_adds = 2e6;
+  const double multiply_adds = positions * double(groups) * double(s.in) * double(s.out) * double(s.taps);
+  const double wanted = std::clamp(multiply_adds / least_multiply_adds, 1.0, most_shares);
 
   // Large blocks load their tiles fewer times; small ones leave room for positions, over which a kernel call
   // spreads what it costs to begin, and give threads something to share.
@@ -61,7 +65,7 @@ void block_outer(GradWeightBlocks& blocks, const Sizes& s, int64_t groups, doubl
       const double too_large = std::max({1.0, double(fewest_positions) / double(std::max<int64_t>(room, 1)),
                                          double(in * out * s.taps) * double(s.element_bytes) / most_sums});
       const double cost = (loads + calls / double(candidate.positions)) * too_large;
-      const bool shares = double(groups * in_blocks * out_blocks) * chunks >= 8;
+      const bool shares = double(groups * in_blocks * out_blocks) * chunks >= wanted;
       if (least == 0 || (shares && !best_shares) || (shares == best_shares && cost < least)) {
         blocks = candidate;
         least = cost;

@@ -28,17 +28,33 @@ HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, std::int64_t n) {
   return hn::MaskedLoad(hn::FirstN(d, std::size_t(HWY_MAX(n, 0))), d, from);
 }
 
+/// Goes over `count` elements in vectors: move(d, j) takes as many as D has lanes from element j on. The last ones
+/// may take elements again that were taken before, so that none are left over; of fewer than the narrowest vector
+/// has, none are taken. Returns how many were. Masked stores are slow, and what is read next could not be
+/// forwarded from them.
+template <class T, class Move>
+HWY_INLINE std::int64_t InVectors([[maybe_unused]] std::int64_t count, [[maybe_unused]] const Move& move) {
+#if HWY_TARGET != HWY_SCALAR
+  const auto take = [&](auto d) HWY_ATTR {
+    const std::int64_t lanes = hn::Lanes(d);
+    if (count < lanes) return false;
+    std::int64_t j = 0;
+    for (; j + lanes <= count; j += lanes) move(d, j);
+    if (j < count) move(d, count - lanes);
+    return true;
+  };
+  if (take(hn::ScalableTag<T>()) || take(hn::CappedTag<T, 8>()) || take(hn::CappedTag<T, 4>())) return count;
+#endif
+  return 0;
+}
+
 /// row[j] = source[j] with conversion.
 template <class Compute, class Storage>
 HWY_INLINE void LoadContiguous(const Storage* HWY_RESTRICT source, std::int64_t count, Compute* HWY_RESTRICT row) {
   std::int64_t j = 0;
   if constexpr (std::is_same_v<Compute, Storage>) {
-    const hn::ScalableTag<Compute> d;
-    const std::int64_t lanes = hn::Lanes(d);
-    for (; j + lanes <= count; j += lanes) hn::StoreU(hn::LoadU(d, source + j), d, row + j);
-    if (j < count)
-      hn::BlendedStore(LoadFirst(d, source + j, count - j), hn::FirstN(d, std::size_t(count - j)), d, row + j);
-    return;
+    j = InVectors<Compute>(
+        count, [&](auto d, std::int64_t at) HWY_ATTR { hn::StoreU(hn::LoadU(d, source + at), d, row + at); });
   } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
     const hn::ScalableTag<float> d;
     const hn::Rebind<hwy::float16_t, decltype(d)> d16;
@@ -57,11 +73,14 @@ HWY_INLINE void LoadEverySecond(const float* HWY_RESTRICT source, std::int64_t c
   const std::int64_t lanes = hn::Lanes(d);
   for (; j + lanes < count; j += lanes)
     hn::StoreU(hn::ConcatEven(d, hn::LoadU(d, source + 2 * j + lanes), hn::LoadU(d, source + 2 * j)), d, row + j);
-  const std::int64_t left = 2 * (count - j) - 1;  // elements that may be read
-  if (left > 0) {
-    const auto even =
-        hn::ConcatEven(d, LoadFirst(d, source + 2 * j + lanes, left - lanes), LoadFirst(d, source + 2 * j, left));
-    hn::BlendedStore(even, hn::FirstN(d, std::size_t(count - j)), d, row + j);
+  if (count >= lanes) {  // the last ones, some of them again
+    const float* last = source + 2 * (count - lanes);
+    hn::StoreU(hn::ConcatEven(d, LoadFirst(d, last + lanes, lanes - 1), hn::LoadU(d, last)), d,
+               row + count - lanes);
+  } else if (count > 0) {
+    const std::int64_t left = 2 * count - 1;  // elements that may be read
+    const auto even = hn::ConcatEven(d, LoadFirst(d, source + lanes, left - lanes), LoadFirst(d, source, left));
+    hn::BlendedStore(even, hn::FirstN(d, std::size_t(count)), d, row);
   }
 #else
   for (; j < count; ++j) row[j] = source[2 * j];
@@ -334,30 +353,15 @@ HWY_INLINE void InterleaveScalar(const Compute* const* rows, std::int64_t begin,
     for (int r = 0; r < step; ++r) target[j * step + r] = rows[r][j];
 }
 
-/// Vectors as wide as what is left of the rows, down to four elements: rows are short where images are small.
 template <int step, class Compute>
 HWY_INLINE void InterleaveVector(const Compute* const* rows, std::int64_t count, Compute* target) {
-  std::int64_t j = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const auto vectors_of = [&](auto d) HWY_ATTR {
-    const std::int64_t lanes = hn::Lanes(d);
-    for (; j + lanes <= count; j += lanes) {
-      const auto a = hn::LoadU(d, rows[0] + j);
-      if constexpr (step == 1) {
-        hn::StoreU(a, d, target + j);
-      } else {
-        const auto b = hn::LoadU(d, rows[1] + j);
-        if constexpr (step == 2) hn::StoreInterleaved2(a, b, d, target + j * step);
-        if constexpr (step == 3) hn::StoreInterleaved3(a, b, hn::LoadU(d, rows[2] + j), d, target + j * step);
-        if constexpr (step == 4)
-          hn::StoreInterleaved4(a, b, hn::LoadU(d, rows[2] + j), hn::LoadU(d, rows[3] + j), d, target + j * step);
-      }
-    }
-  };
-  vectors_of(hn::ScalableTag<Compute>());
-  vectors_of(hn::CappedTag<Compute, 8>());
-  vectors_of(hn::CappedTag<Compute, 4>());
-#endif
+  const std::int64_t j = InVectors<Compute>(count, [&](auto d, std::int64_t at) HWY_ATTR {
+    const auto a = hn::LoadU(d, rows[0] + at), b = hn::LoadU(d, rows[1] + at);
+    if constexpr (step == 2) hn::StoreInterleaved2(a, b, d, target + at * step);
+    if constexpr (step == 3) hn::StoreInterleaved3(a, b, hn::LoadU(d, rows[2] + at), d, target + at * step);
+    if constexpr (step == 4)
+      hn::StoreInterleaved4(a, b, hn::LoadU(d, rows[2] + at), hn::LoadU(d, rows[3] + at), d, target + at * step);
+  });
   InterleaveScalar<step>(rows, j, count, target);
 }
 
