@@ -217,7 +217,7 @@ class TCONV_API Plan {
 };
 
 /// A plan bound to a shape. Immutable, cheap to copy, safe to run from many threads at once (each run
-/// with a workspace of its own).
+/// with a workspace of its own). One that no plan has made may only be assigned to.
 class TCONV_API Binding {
  public:
   std::int64_t batch() const noexcept;
@@ -249,7 +249,7 @@ class TCONV_API Binding {
 
 struct ExportOptions {
   std::string name = "tconv_layer";        // of the compiled extension: letters, digits and _
-  std::string title{};                     // the first line of the file's text
+  std::string title{};                     // the first line of the file's text: no quotes, no backslashes
   std::vector<std::string> constructor{};  // parameters of the module, by name; empty: torch.nn.ConvTranspose*d's
 };
 

@@ -73,7 +73,32 @@ class Layer:
         """Of the layer in the operator library's table, by which eager calls name it."""
 
 
-@lru_cache(maxsize=1024, typed=True)  # typed: a stride of 2.0 must not pass for a 2 seen before
+def _make_layer(
+    dims: int,
+    stride: Integers,
+    padding: Integers,
+    output_padding: Integers,
+    dilation: Integers,
+    groups: int,
+    allow_tf32: bool,
+) -> Layer:
+    if type(groups) is not int:
+        raise TypeError(f"conv_transpose{dims}d(): argument 'groups' must be int, not {type(groups).__name__}")
+    geometry = pack(dims, stride, padding, output_padding, dilation)
+    return Layer(geometry, groups, allow_tf32, layer_number(geometry, groups, allow_tf32))
+
+
+_known_layer = lru_cache(maxsize=1024, typed=True)(_make_layer)  # typed: True must not pass for a 1 seen before
+
+
+def _can_be_looked_up(value: Integers) -> bool:
+    """Of what is no plain integer: whether it is found again by its value alone.
+
+    A tensor is found by what object it is, whatever it holds by then, and (2.0, 2.0) as (2, 2).
+    """
+    return type(value) is tuple and all(type(item) is int for item in value)
+
+
 def numbered_layer(
     dims: int,
     stride: Integers,
@@ -84,10 +109,14 @@ def numbered_layer(
     allow_tf32: bool,
 ) -> Layer:
     """The layer with these parameters, as eager calls need it. Layers repeat from call to call."""
-    if type(groups) is not int:
-        raise TypeError(f"conv_transpose{dims}d(): argument 'groups' must be int, not {type(groups).__name__}")
-    geometry = pack(dims, stride, padding, output_padding, dilation)
-    return Layer(geometry, groups, allow_tf32, layer_number(geometry, groups, allow_tf32))
+    known = (
+        (type(stride) is int or _can_be_looked_up(stride))
+        and (type(padding) is int or _can_be_looked_up(padding))
+        and (type(output_padding) is int or _can_be_looked_up(output_padding))
+        and (type(dilation) is int or _can_be_looked_up(dilation))
+    )
+    find = _known_layer if known else _make_layer
+    return find(dims, stride, padding, output_padding, dilation, groups, allow_tf32)
 
 
 def unpack(geometry: Sequence[int]) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:

@@ -19,6 +19,7 @@ __all__ = ["Report", "convert", "revert"]
 _TO_TCONV = {getattr(torch.nn, name): getattr(tconv_nn, name) for name in tconv_nn.__all__}
 _TO_PYTORCH = {ours: theirs for theirs, ours in _TO_TCONV.items()}
 _TRANSPOSED = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
+_TRANSPOSED_NAMES = {cls.__name__ for cls in _TRANSPOSED}
 
 
 @dataclass
@@ -58,6 +59,8 @@ def revert(model: torch.nn.Module) -> Report:
 def _switch(model: torch.nn.Module, target_of: Callable[[type], type | None]) -> Report:
     report = Report()
     for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) and module.original_name in _TRANSPOSED_NAMES:
+            report.skipped.append((name, "it is compiled by torch.jit: switch the model before it is"))
         if not isinstance(module, _TRANSPOSED):
             continue
         current = type(module)

@@ -102,7 +102,7 @@ def _conv_transpose(
         tf32 = input.is_cuda and allow_tf32(precision)
         try:
             layer = numbered_layer(dims, stride, padding, output_padding, dilation, groups, tf32)
-        except TypeError:  # lists cannot be looked up, and what is no integer is refused below
+        except TypeError:  # what is no integer is refused below
             pass
         else:
             return eager_conv_transpose(input, weight, bias, layer, owner)
@@ -147,17 +147,12 @@ def _general_conv_transpose(
     if input.is_meta or needs_dispatcher():
         layer = Layer(pack(dims, stride, padding, output_padding, dilation), groups, tf32)
     else:
-        stride, padding, output_padding, dilation = map(_hashable, (stride, padding, output_padding, dilation))
         layer = numbered_layer(dims, stride, padding, output_padding, dilation, groups, tf32)
     output = conv_transpose(batched, weight, bias, layer)
     return output if rank == dims + 2 else output.squeeze(0)
 
 
 _FUNCTIONS = {1: conv_transpose1d, 2: conv_transpose2d, 3: conv_transpose3d}
-
-
-def _hashable(value: Integers) -> Integers:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_types(dims: int, input: Any, weight: Any, bias: Any, groups: Any) -> None:

@@ -47,10 +47,14 @@ std::string identifier(const std::string& name) {
   return result;
 }
 
+/// What stands in the first line of the file. Of a problem's name, which comes from a file, what can stand there.
 std::string title(const Problem& problem) {
   const Layer& layer = problem.layer;
   const std::string type = layer.dtype == DType::f32 ? to_string(layer.precision) : to_string(layer.dtype);
-  return fmt::format("{}: {}, {}.", problem.name, format_layer(layer), type);
+  std::string name = problem.name;
+  for (char& c : name)
+    if (c == '"' || c == '\\' || std::iscntrl(static_cast<unsigned char>(c))) c = '_';
+  return fmt::format("{}: {}, {}.", name, format_layer(layer), type);
 }
 
 int execute(const ExportFlags& flags) {

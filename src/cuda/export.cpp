@@ -306,6 +306,10 @@ std::string export_layer(const Layer& layer, int64_t batch, const Extents& input
   for (const char c : options.name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_')
       throw InvalidArgument("name must be letters, digits and _, got '" + options.name + "'");
+  // It stands in the docstring of a program.
+  for (const char c : options.title)
+    if (c == '"' || c == '\\' || std::iscntrl(static_cast<unsigned char>(c)))
+      throw InvalidArgument("title must be one line without \" and \\, got '" + options.title + "'");
   const std::string cuda = cuda_source(layer, std::max<int64_t>(batch, 1), input);
   const std::vector<Parameter> parameters = constructor_of(layer, options.constructor);
   std::string fields, declared, arguments;

@@ -251,6 +251,8 @@ int main(int count, char** widths) {
 TEST(Export, RefusesWhatItCannotWrite) {
   EXPECT_THROW(export_layer(dense_1d(), 8, {65536}, {.name = "a-b"}), InvalidArgument);
   EXPECT_THROW(export_layer(dense_1d(), 8, {65536}, {.constructor = {"weight"}}), InvalidArgument);
+  for (const char* title : {"a\"\"\"\nimport os", "two\nlines", "a \\ b", "\"quoted\""})
+    EXPECT_THROW(export_layer(dense_1d(), 8, {65536}, {.title = title}), InvalidArgument) << title;
   Layer last = dense_1d();
   last.layout = Layout::channels_last;
   EXPECT_THROW(export_layer(last, 8, {65536}), Unsupported);

@@ -173,6 +173,16 @@ def test_classes_with_a_forward_of_their_own_are_left_alone_and_named():
     assert report.skipped == []
 
 
+@pytest.mark.parametrize("compiled", ["script", "trace"])
+def test_modules_compiled_by_jit_are_left_alone_and_named(compiled):
+    model = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ConvTranspose2d(4, 3, 4))
+    x = torch.randn(1, 4, 5, 5)
+    report = tconv.convert(torch.jit.script(model) if compiled == "script" else torch.jit.trace(model, x))
+    assert len(report) == 0
+    assert [name for name, why in report.skipped] == ["1"]
+    assert "torch.jit" in str(report)
+
+
 def test_classes_that_inherit_pytorchs_forward_are_switched():
     net = nn.Sequential(Named(4, 4, 3), new_weight_norm(Named(4, 4, 3)))
     expected = net(X)

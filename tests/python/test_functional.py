@@ -40,6 +40,24 @@ def test_positions_are_pytorchs():
     torch.testing.assert_close(tconv.conv_transpose1d(X, W, *arguments), F.conv_transpose1d(X, W, *arguments))
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_tensor_that_changes_is_another_stride(several):
+    stride = torch.tensor(2)
+    given = (stride,) if several else stride
+    assert torch.equal(tconv.conv_transpose1d(X, W, stride=given), tconv.conv_transpose1d(X, W, stride=2))
+    stride.fill_(3)
+    assert torch.equal(tconv.conv_transpose1d(X, W, stride=given), tconv.conv_transpose1d(X, W, stride=3))
+
+
+@pytest.mark.parametrize("wrong", [(3.0,), (True,)])
+def test_what_is_no_integer_is_refused_though_its_equal_was_taken(wrong):
+    tconv.conv_transpose1d(X, W, stride=(int(wrong[0]),))
+    with pytest.raises(TypeError, match="stride"):
+        F.conv_transpose1d(X, W, stride=wrong)
+    with pytest.raises(TypeError, match="argument 'stride' must be tuple of ints"):
+        tconv.conv_transpose1d(X, W, stride=wrong)
+
+
 def test_one_value_serves_all_dimensions():
     x, w = torch.randn(1, 4, 3, 5, 2), torch.randn(4, 2, 2, 3, 2)
     for stride in (2, (2,), [2]):
