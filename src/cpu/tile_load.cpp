@@ -244,6 +244,7 @@ bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::s
     for (std::size_t i = 0; i < planes.size(); ++i)
       zero_rows(tile + int64_t(i) * plane_pitch + at, rows, tiling.pitch[2], extent);
   };
+  std::array<Compute*, largest_interleave> targets{};  // of phases that no plane has, null
   const auto load = [&](int64_t at, int64_t offset) {
     /// Positions [begin, end) of one plane, with the zeros among them.
     const auto part = [&](std::size_t i, int64_t begin, int64_t end) {
@@ -259,7 +260,6 @@ bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::s
       for (std::size_t i = 0; i < planes.size(); ++i) part(i, 0, extent);
       return;
     }
-    std::array<Compute*, largest_interleave> targets{};
     for (std::size_t i = 0; i < planes.size(); ++i)
       targets[std::size_t(planes[i][2])] = tile + int64_t(i) * plane_pitch + at + whole_begin;
     kernels.load_phases(tensor.dtype, rows_begin + (offset + (q0 + whole_begin) * step - padding) * element,

@@ -255,6 +255,14 @@ void LoadPhases(DType dtype, const void* source, std::int64_t row_stride, std::i
                 std::int64_t count, Compute* const* targets, std::int64_t tile_pitch) {
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
+    if (count < 4) {  // a vector would be masks for the most part
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t r = 0; r < step; ++r)
+          for (std::int64_t j = 0; targets[r] && j < count; ++j)
+            targets[r][row * tile_pitch + j] =
+                promote<Compute>(static_cast<const Storage*>(source)[row * row_stride + j * step + r]);
+      return;
+    }
     bool all = true;
     for (std::int64_t r = 0; r < step; ++r) all = all && targets[r] != nullptr;
     for (std::int64_t row = 0; row < rows; ++row) {
