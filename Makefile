@@ -19,18 +19,22 @@ CTEST_FLAGS ?=
 packages := cmake ninja-build g++ pkg-config libhwy-dev libgtest-dev libfmt-dev libcli11-dev nlohmann-json3-dev
 sources = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.c' '*.h' '*.inc' 'src/cuda/kernels/*.cuh')
 
-.PHONY: all run test test-gpu exported bench-cpu bench-gpu build install packages format check-format check-python check-address check-thread clean
+.PHONY: all run test test-gpu exported bench-cpu bench-gpu configure build install packages format check-format check-python check-address check-thread clean
 .DEFAULT_GOAL := all
 all: build
 
 packages:
 	@scripts/install-packages.sh $(packages)
 
-build: packages
+configure: packages
 	@cmake -S . -B $(BUILD) -G Ninja -D CMAKE_BUILD_TYPE=Release -D TCONV_WERROR=$(WERROR) --log-level=WARNING
+
+build: configure
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: build
+# The tool alone: the tests take longer to build than it.
+run: configure
+	@cmake --build $(BUILD) -j $(JOBS) --target tconv_cli
 	@$(BUILD)/tconv bench --mission --pass forward,backward
 
 # The tests that compile kernels take CUDA's run-time compiler from where scripts/nvrtc.sh finds it.
