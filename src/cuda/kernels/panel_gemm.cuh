@@ -31,6 +31,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/launch.cuh"
 #include "ptx/wgmma.cuh"
+#include "sizes/block.cuh"
 #include "team.cuh"
 #include "tiles/x_panel.cuh"
 

@@ -13,6 +13,7 @@
 #include "epilogue/row_place.cuh"
 #include "epilogue/vector_store.cuh"
 #include "ptx/store.cuh"
+#include "sizes/panel_store.cuh"
 #include "tile.cuh"
 #include "words.cuh"
 
