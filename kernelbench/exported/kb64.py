@@ -1909,111 +1909,106 @@ __device__ void pack_rows(const PackParams& p) {
 }
 
 }  // namespace tconv::device
-// ---- epilogue/row_output.cuh
-// What becomes of the sums of a row: scales are undone, and the bias is added.
-
-
-namespace tconv::device {
-
-template <GemmConfig C>
-struct RowOutput {
-  static constexpr bool scaled = C.math == Math::half;  // others were scaled back when they were added
-  float bias = 0, factor = 1;
-
-  __device__ RowOutput() {}
-  /// Of an output channel; -1: there is none. The scale of its weights is kept until that of x is known.
-  __device__ RowOutput(const ForwardParams& p, int channel) {
-    if (channel < 0) return;
-    if (p.bias) bias = load_as_accumulator(static_cast<const ElementOf<C>*>(p.bias)[channel]);
-    if constexpr (scaled) factor = p.scales[channel];
-  }
-  __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
-};
-
-}  // namespace tconv::device
-// ---- epilogue/row_place.cuh
-// Rows of the product as outputs.
-
-
-namespace tconv::device {
-
-/// The phase along the width that a row of a line has; -1: it is padding.
-template <GemmConfig C>
-__device__ int phase_of_slot(int slot) {
-  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
-  int phase = slot;
-  if constexpr (C.width_phases < C.stride.w) {
-#pragma unroll
-    for (int i = 0; i < C.width_phases; ++i)
-      if (slot == i) phase = phase_with_taps(C, i);
-  }
-  return phase;
-}
-
-/// A row of a wide block as a line and the phase of an output along the width.
-template <GemmConfig C>
-struct RowPlace {
-  int line, phase;
-  __device__ explicit RowPlace(int row) {
-    constexpr int slots = C.width_slots;
-    if constexpr (C.channel_rows) {
-      constexpr int channels = C.channels_per_block;
-      line = row / (channels * slots) * channels + row % channels;
-      phase = phase_of_slot<C>(row / channels % slots);
-    } else {
-      line = row / slots, phase = phase_of_slot<C>(row % slots);
-    }
-  }
-};
-
-/// A line of a wide block: its channel, and its phases along depth and height.
-template <GemmConfig C, class Tables>
-struct BlockLine {
-  int channel, phase_d, phase_h;
-  bool exists;
-  __device__ BlockLine(const Tile& tile, int index) {
-    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
-    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-    channel = tile.group * C.group_out + local;
-    constexpr Int3 first = first_phase(C);
-    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
-    exists = entry != 0xffffffff && local < C.group_out;
-  }
-};
-
-}  // namespace tconv::device
-// ---- ptx/store.cuh
-// Stores to memory that the kernel does not read.
+// ---- ptx/barrier.cuh
+// Barriers: mbarrier in shared memory (sm_90), and named barriers of part of a block.
 
 
 namespace tconv::device::ptx {
 
-/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
-/// and would keep loads from shared memory behind the store.
-__device__ inline void store(void* at, const uint4& value) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
-               "r"(value.y), "r"(value.z), "r"(value.w));
+__device__ inline void barrier_init(u32 barrier, u32 arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
-/// Fewer of them.
-__device__ inline void store(void* at, const uint2& value) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y));
+/// Makes initialised barriers visible to copies that will complete on them.
+__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ inline void barrier_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-__device__ inline void store(void* at, u32 value) {
-  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(value));
+/// Arrives, and expects `bytes` more from copies before the phase completes.
+__device__ inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-__device__ inline void store(void* at, u16 value) {
-  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value));
+/// Waits until the phase with this parity has completed. Never wait more than one phase ahead.
+__device__ inline void barrier_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
 }
-/// One element.
-template <class Element>
-__device__ inline void store(Element* at, const Element& value) {
-  if constexpr (sizeof(Element) == 4)
-    asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "f"(value));
-  else
-    asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value.bits));
+
+/// Whether the phase with this parity has completed.
+__device__ inline bool barrier_test(u32 barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+/// Arrives when all copies this thread has begun (copy_async) are complete.
+__device__ inline void barrier_arrive_copies(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
+/// What this thread has written to shared memory is seen by the asynchronous instructions of others that wait for it.
+__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
+__device__ inline void named_sync(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
 }  // namespace tconv::device::ptx
+// ---- panel/roles.cuh
+// Who does what in a block of the panel kernel. A block has teams; of a team, the first warpgroups fill panels, and
+// each of the others is a member that multiplies and stores.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct PanelRoles {
+  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
+  __device__ static int team() { return threadIdx.x / team_threads; }
+  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
+  /// the box.
+  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
+  __device__ static int block() { return member() / C.box_parts; }
+  __device__ static int part() { return member() % C.box_parts; }
+  /// And which of its warpgroup it is.
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  /// The threads of a team that fill panels; the others multiply and store.
+  struct Loaders {
+    __device__ static int index() { return threadIdx.x % team_threads; }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
+  };
+  /// A warpgroup that multiplies.
+  struct Member {
+    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
+  };
+
+  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
+  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
+  __device__ static void wait_for_previous() {
+    if constexpr (!C.turned) ptx::wait_for_previous();
+  }
+};
+
+}  // namespace tconv::device
 // ---- sizes/panel.cuh
 // Sizes of the panel kernel (panel_gemm.cuh): panels, who fills them, and products. Products have 64 rows; of rows that
 // the plan does not have they read what lies there, and nothing is stored. A panel is a chunk of x as wgmma reads it:
@@ -2199,6 +2194,1297 @@ constexpr int panel_store_bytes(const GemmConfig& c) {
 }
 
 }  // namespace tconv::device
+// ---- sizes/panel_team.cuh
+// Sizes of a team of the panel kernel: shared memory, barriers, and sums that tiles share.
+
+
+namespace tconv::device {
+
+constexpr int panel_team_bytes(const GemmConfig& c) {
+  return round_up(
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
+}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
+constexpr int panel_shared_bytes(const GemmConfig& c) {
+  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
+         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+}
+
+/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
+constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
+constexpr int partial_bytes(const GemmConfig& c) {
+  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
+
+/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
+/// of a tile in their slots.
+constexpr bool allows_turns(const GemmConfig& c) {
+  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
+}
+
+}  // namespace tconv::device
+// ---- panel/shared.cuh
+// The shared memory of the panel kernel: weights that are there to stay, then for each team its panels, its rings of
+// weights and what its epilogue passes through; then the barriers of all of them.
+
+
+namespace tconv::device {
+
+/// What a team has of it.
+template <GemmConfig C>
+struct PanelShared {
+  u32 resident_weights;
+  unsigned char* panels;
+  u32 weights;
+  unsigned char* store;
+  u32 barriers;
+  __device__ explicit PanelShared(int team) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
+    resident_weights = ptx::shared_address(memory);
+    panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
+    weights = ptx::shared_address(panels) + panels_bytes;
+    store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
+    barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
+               (1 + team * panel_team_barriers(C)) * 8;
+  }
+  __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
+  __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
+  __device__ u32 weights_full(int block, int slot) const {
+    return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
+  }
+  __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
+  /// The ring of weights of a channel block.
+  __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
+  __device__ static u32 weights_resident() { return PanelShared(0).barriers - 8; }
+  /// Of a warpgroup that multiplies, where they take turns.
+  __device__ static u32 turn(int index) { return PanelShared(C.teams).barriers + index * 8; }
+};
+
+}  // namespace tconv::device
+// ---- ptx/bulk_copy.cuh
+// cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
+// multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
+
+
+namespace tconv::device::ptx {
+
+/// From global to shared memory; completes on a barrier that expects the bytes.
+__device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
+               "l"(global), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- team.cuh
+// What the warpgroup kernels share: rings of slots, and which tiles a team works on.
+
+
+namespace tconv::device {
+
+/// A place in a ring of slots: which one is next, and the parity its barriers are at.
+template <int Slots>
+struct Ring {
+  int slot = 0;
+  u32 parity = 0;
+  __device__ void advance() {
+    if (++slot == Slots) slot = 0, parity ^= 1;
+  }
+};
+
+template <bool First, class A, class B>
+struct Select {
+  using Type = A;
+};
+template <class A, class B>
+struct Select<false, A, B> {
+  using Type = B;
+};
+
+/// The tiles of a team: every `stride`th from its own. Where types without taps are filled, so many from one to the
+/// next that a team has all types of a box, one after the other: teams have equal work then.
+template <GemmConfig C, class Tables>
+struct TeamSchedule {
+  static constexpr bool resident = C.resident_steps > 0;
+  static constexpr int in_turn = C.fills ? C.types : 1;
+  static_assert(!C.fills || (!resident && C.depth_splits == 1));
+  int block, box, box_stride, boxes;
+  __device__ TeamSchedule(const ForwardParams& p, int team) {
+    constexpr int blocks = block_sets_of(C);
+    if constexpr (resident) {
+      block = blockIdx.x % blocks;
+      box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
+      boxes = p.tiles / blocks;
+    } else {
+      block = 0;
+      box = (blockIdx.x * C.teams + team) * in_turn, box_stride = gridDim.x * C.teams;
+      boxes = p.tiles;
+    }
+  }
+  __device__ bool done() const { return box >= boxes; }
+  __device__ void advance() {
+    if constexpr (in_turn > 1)
+      box += box % in_turn < in_turn - 1 ? 1 : (box_stride - 1) * in_turn + 1;
+    else
+      box += box_stride;
+  }
+  __device__ Tile tile(const ForwardParams& p) const {
+    return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
+  }
+  /// Goes on to the next tile that has products, from this one on; false where there is none.
+  __device__ bool seek_products(const ForwardParams& p, Tile& found) {
+    for (; !done(); advance()) {
+      found = tile(p);
+      if (Tables::steps(found.type) > 0) return true;
+    }
+    return false;
+  }
+  /// The packed weights of a tile.
+  __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
+    const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
+    const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
+    return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
+           row_block * steps * weight_parts(C) * row_step_bytes(C);
+  }
+};
+
+/// Begins to copy a slab of streamed weights: `count` steps of a chunk, from the packed weights of a tile that has
+/// `steps` of them.
+template <GemmConfig C>
+__device__ void load_slab(u32 shared, const unsigned char* packed, int chunk, int step, int count, int steps,
+                          u32 barrier) {
+  constexpr int group = C.octet_group, octets = substeps_of(C), bytes = weight_parts(C) * row_step_bytes(C);
+  const int first = chunk * octets;
+  ptx::barrier_arrive_expect(barrier, count * octets * bytes);
+  if constexpr (octets >= group) {
+    packed += i64(first * steps + step * group) * bytes;
+#pragma unroll
+    for (int o = 0; o < octets; o += group)
+      ptx::bulk_load(shared + slab_place(C, o, 0) * bytes, packed + i64(o) * steps * bytes, count * group * bytes,
+                     barrier);
+  } else {
+    packed += i64((first / group * steps + step) * group + first % group) * bytes;
+    for (int s = 0; s < count; ++s)
+      ptx::bulk_load(shared + s * octets * bytes, packed + i64(s) * group * bytes, octets * bytes, barrier);
+  }
+}
+
+/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
+/// shared memory is smaller still.
+template <GemmConfig C, class Tables>
+__device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
+  const TeamSchedule<C, Tables> schedule(p, 0);
+  const Tile tile = Tile::decode<C>(p, schedule.block, 0);
+  // Those of neighbouring channel blocks follow one another.
+  constexpr int bytes = C.team_blocks * resident_bytes(C);
+  ptx::barrier_arrive_expect(barrier, bytes);
+  ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
+}
+
+/// Hands a slot over: one lane of each warp says so.
+__device__ inline void release(u32 barrier) {
+  if (lane_index() == 0) ptx::barrier_arrive(barrier);
+}
+
+}  // namespace tconv::device
+// ---- ptx/load.cuh
+// Loads from memory that nothing writes once the kernel before is complete. Not `nc`: that would be read-only from the
+// beginning of this one, which may be earlier (launch.cuh).
+
+
+namespace tconv::device::ptx {
+
+/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
+__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
+  const unsigned char* result;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
+  return result;
+}
+
+__device__ inline void load(u16& value, const unsigned char* from) {
+  asm("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from));
+}
+__device__ inline void load(u32& value, const unsigned char* from) {
+  asm("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
+}
+__device__ inline void load(uint2& value, const unsigned char* from) {
+  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+}
+__device__ inline void load(uint4& value, const unsigned char* from) {
+  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+}
+
+/// What other blocks of this kernel have written.
+__device__ inline float load_fresh(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
+}  // namespace tconv::device::ptx
+// ---- tiles/panel_slice.cuh
+// A slice of a panel: four words of channels at one input, as products read them.
+
+
+namespace tconv::device {
+
+/// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
+/// first, or of the second.
+template <int PerWord, int Inputs, class Load, int Loads>
+__device__ inline u32 slice_word(const Load (&v)[Loads], int index, bool second) {
+  if constexpr (PerWord == 2) {
+    const u32 low = v[2 * index], high = v[2 * index + 1];
+    if constexpr (Inputs == 1)
+      return low | high << 16;
+    else
+      return __byte_perm(low, high, second ? 0x7632 : 0x5410);
+  } else if constexpr (Inputs == 1) {
+    return v[index];
+  } else {
+    return second ? v[index].y : v[index].x;
+  }
+}
+
+/// A word whose upper 19 bits are the nearest TF32 number: the tensor cores read no others. Infinities and NaNs stay.
+__device__ inline u32 near_tf32(u32 word) {
+  return fabsf(__uint_as_float(word)) < __uint_as_float(0x7f800000) ? word + 0x1000 : word;
+}
+
+/// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
+/// uses.
+template <Math M>
+__device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
+  if constexpr (M == Math::fp32) {
+    uint4 head, rest;
+    split_tf32(v.x, head.x, rest.x);
+    split_tf32(v.y, head.y, rest.y);
+    split_tf32(v.z, head.z, rest.z);
+    split_tf32(v.w, head.w, rest.w);
+    *to = head, *remainders = rest;
+  } else if constexpr (M == Math::tf32) {
+    *to = make_uint4(near_tf32(v.x), near_tf32(v.y), near_tf32(v.z), near_tf32(v.w));
+  } else {
+    *to = v;
+  }
+}
+
+/// Eight channels of an input, scaled: as halves, or rounded to one half each.
+template <Math M>
+struct ScaledSlice {
+  static constexpr int parts = weight_parts(M);
+  uint4 part[parts];
+
+  /// `value` gives the bits of a channel.
+  template <class Value>
+  __device__ ScaledSlice(float scale, const Value& value) {
+    const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
+    u32 head[4], rest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) split_halves(scaled(2 * i), scaled(2 * i + 1), head[i], rest[i]);
+    part[0] = make_uint4(head[0], head[1], head[2], head[3]);
+    if constexpr (parts == 2) part[1] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
+  }
+  __device__ void store(uint4* to, uint4* remainders) const {
+    *to = part[0];
+    if constexpr (parts == 2) *remainders = part[1];
+  }
+};
+
+/// Exchanges two slices, or not.
+template <Math M>
+__device__ void exchange_if(bool exchanges, ScaledSlice<M>& a, ScaledSlice<M>& b) {
+  const auto one = [&](u32& x, u32& y) {
+    const u32 first = exchanges ? y : x;
+    y = exchanges ? x : y, x = first;
+  };
+#pragma unroll
+  for (int i = 0; i < ScaledSlice<M>::parts; ++i)
+    one(a.part[i].x, b.part[i].x), one(a.part[i].y, b.part[i].y), one(a.part[i].z, b.part[i].z),
+        one(a.part[i].w, b.part[i].w);
+}
+
+/// A channel of a slice that was loaded as vectors of four.
+template <int Loads>
+__device__ inline u32 channel_of(const uint4 (&v)[Loads], int channel) {
+  const uint4& four = v[channel / 4];
+  return channel % 4 == 0 ? four.x : channel % 4 == 1 ? four.y : channel % 4 == 2 ? four.z : four.w;
+}
+
+}  // namespace tconv::device
+// ---- tiles/x_panel.cuh
+// A panel: one chunk of the x tile as wgmma reads it from shared memory.
+//
+//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
+//   were scaled, the scale, and the largest number that each warp had
+//
+// A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
+// alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
+// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
+// four words are one load, and neighbouring threads have neighbouring slices.
+//
+// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
+// then the second of all, and a tap begins in the phase it reads.
+
+
+namespace tconv::device {
+
+/// What loads from outside the image read.
+__device__ const uint4 outside_of_x{};
+
+template <GemmConfig C, class Threads>
+struct XPanel {
+  using Element = ElementOf<C>;
+  static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
+  static constexpr int unit = panel_unit(C), positions = x_inputs(C);
+  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
+  static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
+  static constexpr int phases = C.x_phases;
+  static constexpr bool channels_last = C.x_channels_last;
+  static_assert(fills_panels(C) && (!channels_last || (C.x_vector == 4 && groups == slices)));
+
+  /// What one load brings: an element of each position of the unit, or a slice of a position.
+  using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
+  static constexpr int loads = channels_last ? channels * int(sizeof(Element)) / 16 : channels;  // of a unit and slice
+  static constexpr int load_channels = channels / loads;
+  struct Buffer {
+    Load value[units][depth][loads];
+    bool begins_tile;
+  };
+
+  __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
+  __device__ static int group() { return channels_last ? Threads::index() % groups : Threads::index() / lanes; }
+  /// Whether every thread has a unit or slice of this number.
+  __device__ static bool has_unit(int j) {
+    return (positions / unit) % lanes == 0 || j < units - 1 || lane() + j * lanes < positions / unit;
+  }
+  __device__ static bool has_slice(int k) {
+    return slices % groups == 0 || k < depth - 1 || k * groups + group() < slices;
+  }
+
+  /// Where a thread's units begin, in the first channel of the next chunk that it takes. Inputs outside the image are
+  /// read from zeros, whose channels are all the same: no load needs a condition.
+  struct Loader {
+    const unsigned char* source[units];
+    u32 inside, channel_stride;
+
+    __device__ void seek(const ForwardParams& p, const Tile& tile) {
+      channel_stride = u32(p.xs.c), inside = 0;
+      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
+      constexpr Int3 extent = x_extent(C);
+      constexpr int row_inputs = C.x_phases * extent.w;
+      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
+                       C.x_phases * (tile.origin.w - C.reach.w - x_lead(C))};
+#pragma unroll
+      for (int j = 0; j < units; ++j) {
+        const int position = (lane() + j * lanes) * unit;
+        const int w = start.w + position % row_inputs, row = position / row_inputs;
+        const int slice = row / extent.h, image = slice / extent.d;
+        const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
+        const bool there = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
+                           unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
+        const int offset = d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n));
+        source[j] = there ? reinterpret_cast<const unsigned char*>(first + offset)
+                          : reinterpret_cast<const unsigned char*>(&outside_of_x);
+        inside |= u32(there) << j;
+      }
+    }
+
+    /// Keeps loads, which may move otherwise, behind what the thread has waited for.
+    __device__ void load_from_here() {
+#pragma unroll
+      for (int j = 0; j < units; ++j) asm volatile("" : "+l"(source[j]));
+    }
+
+    /// Loads the next chunk, whose number is `chunk`.
+    __device__ void load(Buffer& buffer, int chunk) {
+      constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
+#pragma unroll
+      for (int j = 0; j < units; ++j) {
+        const u32 stride = inside >> j & 1 ? channel_stride : 0;
+#pragma unroll
+        for (int k = 0; k < depth; ++k)
+#pragma unroll
+          for (int i = 0; i < loads; ++i) {
+            const int channel = k * groups * channels + i * load_channels;  // from this thread's first of the chunk
+            const int number = chunk * slices * channels + group() * channels + channel;
+            const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
+            if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
+            if (exists)
+              ptx::load(buffer.value[j][k][i], ptx::further(source[j], stride, channel * int(sizeof(Element))));
+          }
+        source[j] = ptx::further(source[j], stride, slices * channels * int(sizeof(Element)));
+      }
+    }
+  };
+
+  /// The bits of the largest number of a warp's buffers that is finite.
+  __device__ static u32 largest_of(const Buffer& buffer) {
+    // Four at a time: each waits for the one before it.
+    float of_four[4] = {0, 0, 0, 0};
+    int index = 0;
+    each_number(buffer, [&](float value) {
+      float& own = of_four[index++ % 4];
+      own = larger(own, value);
+    });
+    float largest = fmaxf(fmaxf(of_four[0], of_four[1]), fmaxf(of_four[2], of_four[3]));
+    if (largest == __uint_as_float(0x7f800000)) {
+      largest = 0;
+      each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
+    }
+    return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
+  }
+
+  /// `scale`: of what has one.
+  __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k) {
+        if (!has_unit(j) || !has_slice(k)) continue;
+        const int first = lane() * unit;
+        uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
+                          first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
+        const Load(&v)[loads] = buffer.value[j][k];
+        if constexpr (scales(C.math)) {
+          const auto slice = [&](bool second) {
+            return ScaledSlice<C.math>(scale, [&](int channel) { return number_of(v, channel, second); });
+          };
+          const auto store = [&](const ScaledSlice<C.math>& value, int further) {
+            value.store(to + further, to + further + slices * panel_slice_stride(C));
+          };
+          auto first_slice = slice(false);
+          if constexpr (unit == 1) {
+            store(first_slice, 0);
+          } else {
+            constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
+            auto second_slice = slice(true);
+            exchange_if(swaps(), first_slice, second_slice);
+            store(first_slice, swaps() ? further : 0);
+            store(second_slice, swaps() ? 0 : further);
+          }
+        } else if constexpr (channels_last) {
+          put(to, v[0].x, v[0].y, v[0].z, v[0].w);
+        } else if constexpr (unit == 1) {
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
+        } else if constexpr (phases > 1) {
+          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
+          put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
+              word_of(v, 3, true));
+        } else {
+          const bool swap = swaps();
+          put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
+          put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
+        }
+      }
+  }
+
+ private:
+  /// Of eight lanes that write pairs of neighbours four begin with the second: so all eight write to different banks.
+  __device__ static bool swaps() { return unit == 2 && phases == 1 && lane_index() / 4 % 2 != 0; }
+
+  template <class Visit>
+  __device__ static void each_number(const Buffer& buffer, const Visit& visit) {
+#pragma unroll
+    for (int j = 0; j < units; ++j)
+#pragma unroll
+      for (int k = 0; k < depth; ++k)
+#pragma unroll
+        for (int channel = 0; channel < channels; ++channel)
+#pragma unroll
+          for (int second = 0; second < unit; ++second)
+            visit(__uint_as_float(number_of(buffer.value[j][k], channel, second != 0)));
+  }
+
+  /// The bits of a channel of 32 bits at the first position of the unit, or at its second.
+  __device__ static u32 number_of(const Load (&v)[loads], int channel, bool second) {
+    if constexpr (channels_last)
+      return channel_of(v, channel);
+    else
+      return slice_word<1, unit>(v, channel, second);
+  }
+
+  /// Word `index` of the slice at the first position of the unit, or at its second.
+  __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
+    return slice_word<per_word, unit>(v, index, second);
+  }
+
+  __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
+    store_slice<C.math>(to, to + slices * panel_slice_stride(C), make_uint4(a, b, c, d));
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/fill.cuh
+// How panels are filled: by the threads of loading warpgroups, which pass x through registers (tiles/x_panel.cuh), or
+// where x was turned before, by one thread that copies it.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelFill {
+  static constexpr int chunks = chunks_of(C);
+  static constexpr bool scaled = scales(C.math);
+  using Roles = PanelRoles<C>;
+  using Loaders = typename Roles::Loaders;
+  using Shared = PanelShared<C>;
+  using Panel = XPanel<C, Loaders>;
+  using Schedule = TeamSchedule<C, Tables>;
+
+  /// Chunks of x, one after the other and tile after tile.
+  struct Chunks {
+    const ForwardParams& p;
+    Schedule schedule;
+    typename Panel::Loader loader;
+    int chunk = 0;
+
+    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
+    __device__ void seek() {
+      Tile tile;
+      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+    }
+    /// Begins to load the next chunk, if there is one.
+    __device__ bool load(typename Panel::Buffer& buffer) {
+      if (schedule.done()) return false;
+      loader.load(buffer, chunk);
+      buffer.begins_tile = chunk == 0;
+      if (++chunk == chunks) {
+        chunk = 0;
+        schedule.advance();
+        seek();
+      }
+      return true;
+    }
+  };
+
+  /// Fills panels from one buffer while the other is being loaded, where there are two.
+  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
+    Chunks source(p);
+    Roles::wait_for_previous();
+    source.loader.load_from_here();
+    Ring<C.panel_stages> panel;
+    u32 scale = 0;
+    const auto fill = [&](const typename Panel::Buffer& buffer) {
+      unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
+      u32 largest = 0;
+      if constexpr (scaled) largest = Panel::largest_of(buffer);
+      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+      if constexpr (scaled) {
+        if (lane_index() == 0)
+          reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
+        Loaders::sync();
+        largest = largest_of(to);
+        if constexpr (C.math == Math::halves)
+          scale = scale_for(largest);
+        else if (buffer.begins_tile || !has_room(scale, largest))
+          scale = coarse_scale_for(largest);  // the chunks of a tile keep theirs as long as it serves
+        if (Loaders::index() == 0) *reinterpret_cast<u32*>(to + panel_scale_place(C)) = scale;
+      }
+      Panel::fill(to, buffer, power_of_two(scale));
+      ptx::async_proxy_fence();
+      __syncwarp();
+      release(shared.panel_full(panel.slot));
+      panel.advance();
+    };
+    typename Panel::Buffer a;
+    if constexpr (C.fill_buffers == 1) {
+      while (source.load(a)) fill(a);
+    } else {
+      typename Panel::Buffer b;
+      bool more = source.load(a);
+      while (more) {
+        more = source.load(b);
+        fill(a);
+        if (!more) break;
+        more = source.load(a);
+        fill(b);
+      }
+    }
+  }
+
+  /// Copies panels that were turned before.
+  __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
+    ptx::wait_for_previous();
+    Ring<C.panel_stages> panel;
+    Tile tile;
+    for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+      const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
+                                    ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
+#pragma unroll 1
+      for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
+        const u32 full = shared.panel_full(panel.slot);
+        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+        ptx::barrier_arrive_expect(full, panel_bytes(C));
+        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+      }
+    }
+  }
+
+ private:
+  /// The bits of the largest number of a panel.
+  __device__ static u32 largest_of(const unsigned char* panel) {
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < C.loaders; ++i) {
+      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
+      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
+    }
+    return largest;
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/weights.cuh
+// The weights of the panel kernel, in the order its products take them: there to stay, streamed by the threads that
+// multiply, or where x is copied, by a loading thread.
+//
+// Of each kind, `next` is the slab whose products are next, and `refill` says that the products of a slab are complete.
+
+
+namespace tconv::device {
+
+/// The slabs of weights of a channel block. All threads keep count, one copies; where parts of the box share them, one
+/// of the first part. It fills a slot one slab later then, so that it need not wait for the other part.
+template <GemmConfig C, class Tables>
+struct StreamedWeights {
+  static constexpr int group_steps = C.steps_per_slab;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  const ForwardParams& p;
+  const Shared& shared;
+  TeamSchedule<C, Tables> schedule;
+  const unsigned char* packed = nullptr;  // of the tile
+  int steps = 0, chunk = 0, step = 0;     // of the next slab
+  Ring<C.stages> next;
+  Ring<C.stages> before;  // the one used last, where that is still to be filled again
+  bool waits = false;
+
+  __device__ StreamedWeights(const ForwardParams& params, const Shared& s)
+      : p(params), shared(s), schedule(params, Roles::team()) {
+    seek();
+    Roles::wait_for_previous();
+#pragma unroll 1
+    for (int slot = 0; slot < C.stages; ++slot)
+      if (Roles::part() == 0) copy(slot);
+  }
+  __device__ void seek() {
+    Tile tile;
+    if (!schedule.seek_products(p, tile)) return;
+    tile.channel_block += Roles::block();
+    steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+  }
+  __device__ void copy(int slot) {
+    if (schedule.done()) return;
+    if (Roles::thread() == 0)
+      load_slab<C>(shared.weights_of(Roles::block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps,
+                   steps, shared.weights_full(Roles::block(), slot));
+    step += group_steps;
+    if (step == steps) {
+      step = 0;
+      if (++chunk == chunks_of(C)) {
+        chunk = 0;
+        schedule.advance();
+        seek();
+      }
+    }
+  }
+  /// Fills a slot again whose products are complete, as far as this warp knows.
+  __device__ void refill(const Ring<C.stages>& used) {
+    release(shared.weights_empty(Roles::block(), used.slot));
+    if constexpr (C.box_parts == 1) {
+      fill(used);
+    } else if (Roles::part() == 0) {
+      if (waits) fill(before);
+      before = used, waits = true;
+    }
+  }
+  __device__ void fill(const Ring<C.stages>& used) {
+    if (Roles::thread() == 0) ptx::barrier_wait(shared.weights_empty(Roles::block(), used.slot), used.parity);
+    copy(used.slot);
+  }
+};
+
+/// Of weights that are there to stay.
+template <GemmConfig C>
+struct ResidentWeights {
+  Ring<1> next;
+  __device__ ResidentWeights(const ForwardParams&, const PanelShared<C>&) {
+    PanelRoles<C>::wait_for_previous();
+    ptx::barrier_wait(PanelShared<C>::weights_resident(), 0);
+  }
+  __device__ void refill(const Ring<1>&) {}
+};
+
+/// Of weights that loading threads see to.
+template <GemmConfig C, class Tables>
+struct CopiedWeights {
+  static constexpr int group_steps = C.steps_per_slab;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  const Shared& shared;
+  Ring<C.stages> next;
+  __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
+  __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(Roles::block(), used.slot)); }
+
+  /// What the loading thread does for a channel block.
+  __device__ static void copy(const ForwardParams& p, const Shared& shared, int block) {
+    Ring<C.stages> ring;
+    Tile tile;
+    for (TeamSchedule<C, Tables> schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
+      tile.channel_block += block;
+      const unsigned char* const packed = schedule.weights(p, tile);
+      const int steps = Tables::steps(tile.type);
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+#pragma unroll 1
+      for (int chunk = first; chunk < end; ++chunk)
+#pragma unroll 1
+        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
+          ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
+          load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
+                       steps, shared.weights_full(block, ring.slot));
+        }
+    }
+  }
+};
+
+template <GemmConfig C, class Tables>
+using PanelWeights =
+    typename Select<(C.resident_steps > 0), ResidentWeights<C>,
+                    typename Select<C.turned, CopiedWeights<C, Tables>, StreamedWeights<C, Tables>>::Type>::Type;
+
+}  // namespace tconv::device
+// ---- ptx/wgmma.cuh
+// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
+// second in shared memory.
+//
+// The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
+// that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
+// warp's 16 x 8 tile of columns 8n to 8n + 7.
+
+
+namespace tconv::device::ptx {
+
+/// Describes an operand of N rows by eight words at `address`: [row / 8][word / 4][row % 8][word % 4], without
+/// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
+__device__ inline u64 wgmma_operand(u32 address) {
+  constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
+  // All lanes have the same address; saying so lets it live in a uniform register.
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+}
+
+/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
+/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
+__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
+  constexpr u64 position_stride = u64(128 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
+}
+
+/// Orders register and shared-memory accesses before the products that follow.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits until all but the newest `Pending` groups of products are complete.
+template <int Pending>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+
+template <int Registers>
+__device__ inline void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+/// Sums of products that were waited for: to the compiler they are written here.
+template <int Count>
+__device__ inline void wgmma_sums(float (&sums)[Count]) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
+
+}  // namespace tconv::device::ptx
+// ---- panel/operands.cuh
+// The operands of the panel kernel's products: descriptors of weights and of x in shared memory, and where the steps of
+// a tile find them. Steps are taken in groups whose products are issued together, a slab of weights each.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelOperands {
+  static constexpr int group_steps = C.steps_per_slab;
+  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+  static constexpr bool resident = C.resident_steps > 0;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Weights = PanelWeights<C, Tables>;
+
+  /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
+  /// that has to be made uniform first.
+  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
+  /// The same, for what is no constant; and made uniform.
+  __device__ static u64 uniform_further(u64 operand, int bytes) {
+    const u32 low = u32(operand) + u32(bytes) / 16;  // the upper half is a constant, and stays one
+    return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
+  }
+
+  /// Descriptors of what a warpgroup multiplies, in the first slots: everything else is a few additions away from them.
+  struct First {
+    u64 weights, x;
+    __device__ explicit First(const Shared& shared)
+        : weights(ptx::wgmma_operand(resident ? shared.resident_weights + Roles::block() * resident_bytes(C)
+                                              : shared.weights_of(Roles::block()))) {
+      static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
+      const int of_part = C.box_parts == 1 ? 0 : Roles::part() * panel_part_stride(C) * 16;
+      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
+    }
+  };
+
+  // ---- Steps -----------------------------------------------------------------------------------------
+
+  /// Whether every type has its steps in one group: where they read is known for a whole tile then.
+  __device__ static constexpr bool one_group_a_chunk() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) != group_steps) return false;
+    return true;
+  }
+  /// Calls `group(step)` for each group of a tile's steps.
+  template <class Group>
+  __device__ static void each_group(int steps, const Group& group) {
+    if constexpr (one_group_a_chunk()) {
+      group(0);
+    } else {
+#pragma unroll 1
+      for (int step = 0; step < steps; step += group_steps) group(step);
+    }
+  }
+  /// Where the steps of a group read a panel, in bytes from its first position.
+  struct Offsets {
+    int of_step[group_steps];
+    __device__ explicit Offsets(int entry) {
+#pragma unroll
+      for (int s = 0; s < group_steps; ++s) of_step[s] = Tables::low_offset(entry + s) * 16;
+    }
+  };
+
+  // ---- A group of steps ------------------------------------------------------------------------------
+
+  /// Where the weights of a group are, from those that are there to stay or from the first slot.
+  __device__ static int slab_place_of(const Weights& weights, int chunk, int step) {
+    if constexpr (resident)
+      return (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
+    else
+      return weights.next.slot * row_slab_bytes(C);
+  }
+  /// The weights of an octet and a step of a group.
+  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
+
+  /// The first operands of a group. Made before they are waited for.
+  struct Group {
+    u64 weights, x[group_steps];
+    __device__ Group(const First& first, int slab, int slot, const Offsets& offsets)
+        : weights(uniform_further(first.weights, slab)) {
+      if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
+        const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) x[s] = further(panel, Tables::low_offset(s) * 16);
+      } else {
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s)
+          x[s] = uniform_further(first.x, slot * panel_bytes(C) + offsets.of_step[s]);
+      }
+    }
+  };
+};
+
+}  // namespace tconv::device
+// ---- epilogue/row_output.cuh
+// What becomes of the sums of a row: scales are undone, and the bias is added.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct RowOutput {
+  static constexpr bool scaled = C.math == Math::half;  // others were scaled back when they were added
+  float bias = 0, factor = 1;
+
+  __device__ RowOutput() {}
+  /// Of an output channel; -1: there is none. The scale of its weights is kept until that of x is known.
+  __device__ RowOutput(const ForwardParams& p, int channel) {
+    if (channel < 0) return;
+    if (p.bias) bias = load_as_accumulator(static_cast<const ElementOf<C>*>(p.bias)[channel]);
+    if constexpr (scaled) factor = p.scales[channel];
+  }
+  __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
+};
+
+}  // namespace tconv::device
+// ---- panel/sums.cuh
+// The sums of a warpgroup of the panel kernel, and how tiles that share the depth of a sum add theirs.
+
+
+namespace tconv::device {
+
+/// What a thread has of them.
+template <GemmConfig C>
+using PanelSums = float[C.position_tiles][C.panel_columns / 2];
+
+template <GemmConfig C>
+__device__ void clear_sums(PanelSums<C>& sum) {
+#pragma unroll
+  for (int t = 0; t < C.position_tiles; ++t)
+#pragma unroll
+    for (int i = 0; i < C.panel_columns / 2; ++i) sum[t][i] = 0;
+}
+
+/// Sums of tiles that share the chunks of a depth.
+template <GemmConfig C, class Tables>
+struct PartialSums {
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  using Roles = PanelRoles<C>;
+  using Member = typename Roles::Member;
+  using Sums = PanelSums<C>;
+
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
+  /// the warpgroup's own.
+  __device__ static bool add(const ForwardParams& p, const Tile& tile, Sums& sum, u32* memory) {
+    static_assert(C.turned && C.resident_steps == 0 && !C.in_turns, "turned x has memory for them");
+    static_assert(C.depth_splits <= chunks_of(C) && all_types_have_steps(),
+                  "who has no panel has not waited for zeros");
+    constexpr int words = member_sums(C);
+    const int place = tile.sum * members_of(C) + Roles::member();
+    float* const parts = p.partials + i64(place) * C.depth_splits * words + Roles::thread();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+    __threadfence();
+    Member::sync();
+    if (Roles::thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
+    Member::sync();
+    const bool last = *memory + 1 == C.depth_splits;
+    Member::sync();
+    if (!last) return false;
+    __threadfence();
+    clear_sums<C>(sum);
+#pragma unroll 1
+    for (int split = 0; split < C.depth_splits; ++split)
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < registers; ++i)
+          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
+    return true;
+  }
+
+ private:
+  __device__ static constexpr bool all_types_have_steps() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) == 0) return false;
+    return true;
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/scaled_sums.cuh
+// Scales of panels (mma/scale.cuh), and of the sums of products that were scaled and not split.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct PanelScaledSums {
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  using Sums = PanelSums<C>;
+
+  /// The scale of a panel; and of turned x, whether all of the panel is finite.
+  __device__ static uint2 scale_of(const PanelShared<C>& shared, const Ring<C.panel_stages>& panel) {
+    return *reinterpret_cast<const uint2*>(shared.panels + panel.slot * panel_bytes(C) + panel_scale_place(C));
+  }
+
+  /// Brings sums to the scale of the panel that is added next. False if it is not to be added: nothing of it would be
+  /// left beside the largest sums, which would not remain finite at its scale. (Of x that is not turned before, scales
+  /// of a tile never grow.)
+  __device__ static bool adopt(const uint2& of_panel, u32& scale, Sums& sum) {
+    if (C.turned && (of_panel.x == any_scale || scale == any_scale)) {
+      if (scale == any_scale) scale = of_panel.x;
+      return true;
+    }
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
+    const bool adds = !C.turned || int(of_panel.x) - int(scale) <= most_growth;
+    float change = change_of_scale(scale, of_panel.x);
+    if (!adds) change = of_panel.y ? 1 : __uint_as_float(0x7fffffff);  // what is not finite is not lost
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int r = 0; r < registers; ++r) sum[t][r] *= change;
+    if (adds) scale = of_panel.x;
+    return adds;
+  }
+
+  /// Undoes the scales of sums, or leaves it to the store. Of each of the thread's two rows.
+  __device__ static void unscale(u32 scale, Sums& sum, RowOutput<C> (&outputs)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const UnscaleSum whole(scale, outputs[half].factor);
+      const float now = C.depth_splits > 1 ? whole.factor * whole.rest : whole.rest;
+      outputs[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
+      if (__all_sync(0xffffffff, now == 1)) continue;
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r)
+          if (r / 2 % 2 == half) sum[t][r] *= now;
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/turns.cuh
+// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
+// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct PanelTurns {
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  int index = Roles::team() * members_of(C) + Roles::member();
+  u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
+
+  __device__ void wait() {
+    if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
+  }
+  /// All products of the tile are issued.
+  __device__ void pass() const {
+    if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/products.cuh
+// Products of the panel kernel where a number is one operand: TF32, 16 bits, and fp32 numbers that are scaled and
+// rounded to fp16. All products of a tile are summed by the tensor core.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelProducts {
+  static constexpr int octets = substeps_of(C), position_tiles = C.position_tiles, group_steps = C.steps_per_slab;
+  static constexpr bool scaled = scales(C.math);
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Sums = PanelSums<C>;
+  using Operands = PanelOperands<C, Tables>;
+  using Weights = PanelWeights<C, Tables>;
+  using ScaledSums = PanelScaledSums<C>;
+
+  __device__ static void multiply(Sums& sum, RowOutput<C> (&outputs)[2], const Tile& tile, const Shared& shared,
+                                  const typename Operands::First& first, Weights& weights, Ring<C.panel_stages>& panel,
+                                  const PanelTurns<C>& turns) {
+    using Offsets = typename Operands::Offsets;
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
+    const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
+    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
+    // group.
+    constexpr bool one_group = chunks_of(C) == 1 && C.types == 1 && Operands::one_group_a_chunk();
+    if constexpr (!one_group) clear_sums<C>(sum);
+    if (steps == 0) return turns.pass();
+    bool began = false, released = false;
+    auto used_weights = weights.next;
+    auto used_panel = panel;
+    u32 scale = 0;  // of sums
+    // The products so far are complete: what the last of them read may be overwritten.
+    const auto hand_back = [&] {
+      if (!began) return;
+      weights.refill(used_weights);
+      if (!released) release(shared.panel_empty(used_panel.slot));
+      began = released = false;
+    };
+    const Offsets of_tile(entry);
+#pragma unroll 1
+    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
+      // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
+      // what the loading threads wait for.
+      if constexpr (C.panel_stages == 2) {
+        if (began && !is_full(shared, panel)) {
+          ptx::wgmma_wait<0>();
+          release(shared.panel_empty(used_panel.slot));
+          released = true;
+        }
+      }
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      if constexpr (scaled) {
+        const uint2 of_panel = ScaledSums::scale_of(shared, panel);
+        if (chunk == first_of_tile) {
+          scale = of_panel.x;
+        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !ScaledSums::adopt(of_panel, scale, sum)) {
+          hand_back();
+          skip(steps, shared, weights);
+          release(shared.panel_empty(panel.slot));
+          continue;
+        }
+      }
+      Operands::each_group(steps, [&](int step) {
+        const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
+                                                Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
+        if constexpr (!Operands::resident)
+          ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int s = 0; s < group_steps; ++s) {
+          const u64 w = operands.weights, x = operands.x[s];
+#pragma unroll
+          for (int o = 0; o < octets; ++o)
+#pragma unroll
+            for (int t = 0; t < position_tiles; ++t)
+              Wgmma::multiply(sum[t], Operands::further(w, Operands::weights_at(o, s)),
+                              Operands::further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
+                              !one_group || s + o > 0);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        // The products before these are complete: what they read may be overwritten.
+        if (began) {
+          weights.refill(used_weights);
+          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          released = false;
+        }
+        used_weights = weights.next;
+        began = true;
+        weights.next.advance();
+      });
+      used_panel = panel;
+    }
+    turns.pass();
+    ptx::wgmma_wait<0>();
+    // Nothing is read of the sums before this.
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
+    hand_back();
+    if constexpr (scaled) ScaledSums::unscale(scale, sum, outputs);
+  }
+
+ private:
+  /// Whether a panel is there already; the same for all lanes of a warp.
+  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
+    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
+  }
+
+  /// The weights of a chunk that is not multiplied.
+  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
+    Operands::each_group(steps, [&](int) {
+      if constexpr (!Operands::resident)
+        ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
+      weights.refill(weights.next);
+      weights.next.advance();
+    });
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/row_place.cuh
+// Rows of the product as outputs.
+
+
+namespace tconv::device {
+
+/// The phase along the width that a row of a line has; -1: it is padding.
+template <GemmConfig C>
+__device__ int phase_of_slot(int slot) {
+  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
+  int phase = slot;
+  if constexpr (C.width_phases < C.stride.w) {
+#pragma unroll
+    for (int i = 0; i < C.width_phases; ++i)
+      if (slot == i) phase = phase_with_taps(C, i);
+  }
+  return phase;
+}
+
+/// A row of a wide block as a line and the phase of an output along the width.
+template <GemmConfig C>
+struct RowPlace {
+  int line, phase;
+  __device__ explicit RowPlace(int row) {
+    constexpr int slots = C.width_slots;
+    if constexpr (C.channel_rows) {
+      constexpr int channels = C.channels_per_block;
+      line = row / (channels * slots) * channels + row % channels;
+      phase = phase_of_slot<C>(row / channels % slots);
+    } else {
+      line = row / slots, phase = phase_of_slot<C>(row % slots);
+    }
+  }
+};
+
+/// A line of a wide block: its channel, and its phases along depth and height.
+template <GemmConfig C, class Tables>
+struct BlockLine {
+  int channel, phase_d, phase_h;
+  bool exists;
+  __device__ BlockLine(const Tile& tile, int index) {
+    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
+    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+    channel = tile.group * C.group_out + local;
+    constexpr Int3 first = first_phase(C);
+    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
+    exists = entry != 0xffffffff && local < C.group_out;
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/store.cuh
+// Stores to memory that the kernel does not read.
+
+
+namespace tconv::device::ptx {
+
+/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
+/// and would keep loads from shared memory behind the store.
+__device__ inline void store(void* at, const uint4& value) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w));
+}
+/// Fewer of them.
+__device__ inline void store(void* at, const uint2& value) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y));
+}
+__device__ inline void store(void* at, u32 value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(value));
+}
+__device__ inline void store(void* at, u16 value) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value));
+}
+/// One element.
+template <class Element>
+__device__ inline void store(Element* at, const Element& value) {
+  if constexpr (sizeof(Element) == 4)
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "f"(value));
+  else
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value.bits));
+}
+
+}  // namespace tconv::device::ptx
 // ---- epilogue/panel_channel_store.cuh
 // The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
 //
@@ -3013,152 +4299,120 @@ struct PanelStore {
 };
 
 }  // namespace tconv::device
-// ---- ptx/barrier.cuh
-// Barriers: mbarrier in shared memory (sm_90), and named barriers of part of a block.
-
-
-namespace tconv::device::ptx {
-
-__device__ inline void barrier_init(u32 barrier, u32 arrivals) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-/// Makes initialised barriers visible to copies that will complete on them.
-__device__ inline void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-
-__device__ inline void barrier_arrive(u32 barrier) {
-  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-/// Arrives, and expects `bytes` more from copies before the phase completes.
-__device__ inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-/// Waits until the phase with this parity has completed. Never wait more than one phase ahead.
-__device__ inline void barrier_wait(u32 barrier, u32 parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-      "@done bra ready;\n"
-      "bra again;\n"
-      "ready:\n"
-      "}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-
-/// Whether the phase with this parity has completed.
-__device__ inline bool barrier_test(u32 barrier, u32 parity) {
-  u32 done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
-/// Arrives when all copies this thread has begun (copy_async) are complete.
-__device__ inline void barrier_arrive_copies(u32 barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
-
-/// What this thread has written to shared memory is seen by the asynchronous instructions of others that wait for it.
-__device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-/// Synchronises `Threads` threads of the block that name the same barrier (1 to 15; 0 is __syncthreads).
-__device__ inline void named_sync(int name, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
-}
-
-}  // namespace tconv::device::ptx
-// ---- ptx/wgmma.cuh
-// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
-// second in shared memory.
-//
-// The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
-// that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
-// warp's 16 x 8 tile of columns 8n to 8n + 7.
-
-
-namespace tconv::device::ptx {
-
-/// Describes an operand of N rows by eight words at `address`: [row / 8][word / 4][row % 8][word % 4], without
-/// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
-__device__ inline u64 wgmma_operand(u32 address) {
-  constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
-  // All lanes have the same address; saying so lets it live in a uniform register.
-  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
-  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
-}
-
-/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
-/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
-__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
-  constexpr u64 position_stride = u64(128 / 16) << 32;
-  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
-  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
-}
-
-/// Orders register and shared-memory accesses before the products that follow.
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until all but the newest `Pending` groups of products are complete.
-template <int Pending>
-__device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-
-template <int Registers>
-__device__ inline void registers_increase() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-template <int Registers>
-__device__ inline void registers_decrease() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-
-/// Sums of products that were waited for: to the compiler they are written here.
-template <int Count>
-__device__ inline void wgmma_sums(float (&sums)[Count]) {
-#pragma unroll
-  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
-}
-
-}  // namespace tconv::device::ptx
-// ---- sizes/panel_team.cuh
-// Sizes of a team of the panel kernel: shared memory, barriers, and sums that tiles share.
+// ---- panel/store.cuh
+// Which epilogue stores the sums of the panel kernel: runs of outputs, or channels last, channels.
 
 
 namespace tconv::device {
 
-constexpr int panel_team_bytes(const GemmConfig& c) {
-  return round_up(
-      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
-      128);
-}
-constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
-constexpr int panel_shared_bytes(const GemmConfig& c) {
-  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
-}
+template <GemmConfig C, class Tables>
+using PanelEpilogue = typename Select<C.channel_rows, PanelChannelStore<C, Tables, typename PanelRoles<C>::Member>,
+                                      PanelStore<C, Tables>>::Type;
 
-/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
-constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
-constexpr int partial_bytes(const GemmConfig& c) {
-  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
-}
+}  // namespace tconv::device
+// ---- panel/split_products.cuh
+// Products of the panel kernel where a number is two operands, a head and a remainder: fp32 split into TF32 numbers or
+// into scaled fp16 ones.
+//
+// A few products are summed by the tensor core, which truncates, and added to the others by the fp32 adder, which
+// rounds to nearest. Few, since truncation has a direction; not one at a time, since every addition rounds. While the
+// sums of one product are added, the next one is formed.
 
-/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
-/// of a tile in their slots.
-constexpr bool allows_turns(const GemmConfig& c) {
-  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
-  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
-}
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelSplitProducts {
+  static constexpr int octets = substeps_of(C), group_steps = C.steps_per_slab, part_steps = split_steps(C);
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  static constexpr bool scaled = scales(C.math);
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Sums = PanelSums<C>;
+  using Operands = PanelOperands<C, Tables>;
+  using Weights = PanelWeights<C, Tables>;
+
+  __device__ static void multiply(Sums& sum, const ForwardParams& p, const Tile& tile, const Shared& shared,
+                                  const typename Operands::First& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel) {
+    using Offsets = typename Operands::Offsets;
+    const int steps = Tables::steps(tile.type);
+    const int entry = Tables::first_entry(tile.type);
+    clear_sums<C>(sum);
+    if (steps == 0) return;
+    const Offsets of_tile(entry);
+    Unscale of_weights[2];  // of each of the thread's two rows
+    if constexpr (scaled) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        if (const int channel = PanelEpilogue<C, Tables>::channel_of_half(tile, half); channel >= 0)
+          of_weights[half] = Unscale(p.scales[channel]);
+    }
+#pragma unroll 1
+    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
+      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      float scale[2];  // of products, undone
+      if constexpr (scaled) {
+        const float of_x = power_of_two(undone(PanelScaledSums<C>::scale_of(shared, panel).x));
+        scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
+      }
+      Operands::each_group(steps, [&](int step) {
+        const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
+                                                Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
+        if constexpr (!Operands::resident)
+          ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
+        constexpr int buffers = split_buffers(C);
+        constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
+        float part[buffers][registers];
+#pragma unroll
+        for (int i = 0; i < parts + buffers - 1; ++i) {
+          if (i < parts) issue(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (const int done = i - (buffers - 1); done >= 0) {
+            if (i < parts && buffers == 2)
+              ptx::wgmma_wait<1>();
+            else
+              ptx::wgmma_wait<0>();
+#pragma unroll
+            for (int r = 0; r < registers; ++r) {
+              float& to = sum[done % position_tiles][r];
+              const float value = part[done % buffers][r];
+              to = scaled ? fmaf(value, scale[r / 2 % 2], to) : to + value;
+            }
+          }
+        }
+        weights.refill(weights.next);
+        weights.next.advance();
+      });
+      release(shared.panel_empty(panel.slot));
+    }
+    if constexpr (scaled) {
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int r = 0; r < registers; ++r) sum[t][r] *= of_weights[r / 2 % 2].of_sum;
+    }
+  }
+
+ private:
+  /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
+  __device__ static void issue(float (&part)[registers], const typename Operands::Group& operands, int first,
+                               int tile) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int product = 0; product < 3; ++product)
+#pragma unroll
+      for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
+#pragma unroll
+        for (int o = 0; o < octets; ++o)
+          Wgmma::multiply(
+              part,
+              Operands::further(operands.weights, Operands::weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
+              Operands::further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                                   (product == 1 ? panel_part_bytes(C) : 0)),
+              product + s - first + o > 0);
+    ptx::wgmma_commit();
+  }
+};
 
 }  // namespace tconv::device
 // ---- sizes/warpgroup.cuh
@@ -3235,462 +4489,6 @@ constexpr int multiplying_registers(const GemmConfig& c) {
 }
 
 }  // namespace tconv::device
-// ---- ptx/bulk_copy.cuh
-// cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
-// multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
-
-
-namespace tconv::device::ptx {
-
-/// From global to shared memory; completes on a barrier that expects the bytes.
-__device__ inline void bulk_load(u32 shared, const void* global, u32 bytes, u32 barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared),
-               "l"(global), "r"(bytes), "r"(barrier)
-               : "memory");
-}
-
-}  // namespace tconv::device::ptx
-// ---- team.cuh
-// What the warpgroup kernels share: rings of slots, and which tiles a team works on.
-
-
-namespace tconv::device {
-
-/// A place in a ring of slots: which one is next, and the parity its barriers are at.
-template <int Slots>
-struct Ring {
-  int slot = 0;
-  u32 parity = 0;
-  __device__ void advance() {
-    if (++slot == Slots) slot = 0, parity ^= 1;
-  }
-};
-
-template <bool First, class A, class B>
-struct Select {
-  using Type = A;
-};
-template <class A, class B>
-struct Select<false, A, B> {
-  using Type = B;
-};
-
-/// The tiles of a team: every `stride`th from its own. Where types without taps are filled, so many from one to the
-/// next that a team has all types of a box, one after the other: teams have equal work then.
-template <GemmConfig C, class Tables>
-struct TeamSchedule {
-  static constexpr bool resident = C.resident_steps > 0;
-  static constexpr int in_turn = C.fills ? C.types : 1;
-  static_assert(!C.fills || (!resident && C.depth_splits == 1));
-  int block, box, box_stride, boxes;
-  __device__ TeamSchedule(const ForwardParams& p, int team) {
-    constexpr int blocks = block_sets_of(C);
-    if constexpr (resident) {
-      block = blockIdx.x % blocks;
-      box = blockIdx.x / blocks * C.teams + team, box_stride = gridDim.x / blocks * C.teams;
-      boxes = p.tiles / blocks;
-    } else {
-      block = 0;
-      box = (blockIdx.x * C.teams + team) * in_turn, box_stride = gridDim.x * C.teams;
-      boxes = p.tiles;
-    }
-  }
-  __device__ bool done() const { return box >= boxes; }
-  __device__ void advance() {
-    if constexpr (in_turn > 1)
-      box += box % in_turn < in_turn - 1 ? 1 : (box_stride - 1) * in_turn + 1;
-    else
-      box += box_stride;
-  }
-  __device__ Tile tile(const ForwardParams& p) const {
-    return resident ? Tile::decode<C>(p, block, box) : Tile::decode<C>(p, box);
-  }
-  /// Goes on to the next tile that has products, from this one on; false where there is none.
-  __device__ bool seek_products(const ForwardParams& p, Tile& found) {
-    for (; !done(); advance()) {
-      found = tile(p);
-      if (Tables::steps(found.type) > 0) return true;
-    }
-    return false;
-  }
-  /// The packed weights of a tile.
-  __device__ const unsigned char* weights(const ForwardParams& p, const Tile& tile) const {
-    const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
-    const i64 row_block = i64(tile.group) * C.channel_blocks + tile.channel_block;
-    return reinterpret_cast<const unsigned char*>(p.weight + Tables::weight_base(tile.type)) +
-           row_block * steps * weight_parts(C) * row_step_bytes(C);
-  }
-};
-
-/// Begins to copy a slab of streamed weights: `count` steps of a chunk, from the packed weights of a tile that has
-/// `steps` of them.
-template <GemmConfig C>
-__device__ void load_slab(u32 shared, const unsigned char* packed, int chunk, int step, int count, int steps,
-                          u32 barrier) {
-  constexpr int group = C.octet_group, octets = substeps_of(C), bytes = weight_parts(C) * row_step_bytes(C);
-  const int first = chunk * octets;
-  ptx::barrier_arrive_expect(barrier, count * octets * bytes);
-  if constexpr (octets >= group) {
-    packed += i64(first * steps + step * group) * bytes;
-#pragma unroll
-    for (int o = 0; o < octets; o += group)
-      ptx::bulk_load(shared + slab_place(C, o, 0) * bytes, packed + i64(o) * steps * bytes, count * group * bytes,
-                     barrier);
-  } else {
-    packed += i64((first / group * steps + step) * group + first % group) * bytes;
-    for (int s = 0; s < count; ++s)
-      ptx::bulk_load(shared + s * octets * bytes, packed + i64(s) * group * bytes, octets * bytes, barrier);
-  }
-}
-
-/// Begins to copy the weights that a block keeps. The largest copy an instruction takes is below a megabyte, and
-/// shared memory is smaller still.
-template <GemmConfig C, class Tables>
-__device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 barrier) {
-  const TeamSchedule<C, Tables> schedule(p, 0);
-  const Tile tile = Tile::decode<C>(p, schedule.block, 0);
-  // Those of neighbouring channel blocks follow one another.
-  constexpr int bytes = C.team_blocks * resident_bytes(C);
-  ptx::barrier_arrive_expect(barrier, bytes);
-  ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
-}
-
-/// Hands a slot over: one lane of each warp says so.
-__device__ inline void release(u32 barrier) {
-  if (lane_index() == 0) ptx::barrier_arrive(barrier);
-}
-
-}  // namespace tconv::device
-// ---- ptx/load.cuh
-// Loads from memory that nothing writes once the kernel before is complete. Not `nc`: that would be read-only from the
-// beginning of this one, which may be earlier (launch.cuh).
-
-
-namespace tconv::device::ptx {
-
-/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
-__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
-  const unsigned char* result;
-  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
-  return result;
-}
-
-__device__ inline void load(u16& value, const unsigned char* from) {
-  asm("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from));
-}
-__device__ inline void load(u32& value, const unsigned char* from) {
-  asm("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
-}
-__device__ inline void load(uint2& value, const unsigned char* from) {
-  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
-}
-__device__ inline void load(uint4& value, const unsigned char* from) {
-  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-      : "l"(from));
-}
-
-/// What other blocks of this kernel have written.
-__device__ inline float load_fresh(const float* from) {
-  float value;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
-  return value;
-}
-
-}  // namespace tconv::device::ptx
-// ---- tiles/panel_slice.cuh
-// A slice of a panel: four words of channels at one input, as products read them.
-
-
-namespace tconv::device {
-
-/// Word `index` of a slice whose channels were loaded each by itself, at one input or at two neighbouring ones: of the
-/// first, or of the second.
-template <int PerWord, int Inputs, class Load, int Loads>
-__device__ inline u32 slice_word(const Load (&v)[Loads], int index, bool second) {
-  if constexpr (PerWord == 2) {
-    const u32 low = v[2 * index], high = v[2 * index + 1];
-    if constexpr (Inputs == 1)
-      return low | high << 16;
-    else
-      return __byte_perm(low, high, second ? 0x7632 : 0x5410);
-  } else if constexpr (Inputs == 1) {
-    return v[index];
-  } else {
-    return second ? v[index].y : v[index].x;
-  }
-}
-
-/// A word whose upper 19 bits are the nearest TF32 number: the tensor cores read no others. Infinities and NaNs stay.
-__device__ inline u32 near_tf32(u32 word) {
-  return fabsf(__uint_as_float(word)) < __uint_as_float(0x7f800000) ? word + 0x1000 : word;
-}
-
-/// TF32 is rounded. In fp32 words are split: their heads go to `to`, what remains to `remainders`, which nothing else
-/// uses.
-template <Math M>
-__device__ void store_slice(uint4* to, uint4* remainders, const uint4& v) {
-  if constexpr (M == Math::fp32) {
-    uint4 head, rest;
-    split_tf32(v.x, head.x, rest.x);
-    split_tf32(v.y, head.y, rest.y);
-    split_tf32(v.z, head.z, rest.z);
-    split_tf32(v.w, head.w, rest.w);
-    *to = head, *remainders = rest;
-  } else if constexpr (M == Math::tf32) {
-    *to = make_uint4(near_tf32(v.x), near_tf32(v.y), near_tf32(v.z), near_tf32(v.w));
-  } else {
-    *to = v;
-  }
-}
-
-/// Eight channels of an input, scaled: as halves, or rounded to one half each.
-template <Math M>
-struct ScaledSlice {
-  static constexpr int parts = weight_parts(M);
-  uint4 part[parts];
-
-  /// `value` gives the bits of a channel.
-  template <class Value>
-  __device__ ScaledSlice(float scale, const Value& value) {
-    const auto scaled = [&](int channel) { return __uint_as_float(value(channel)) * scale; };
-    u32 head[4], rest[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) split_halves(scaled(2 * i), scaled(2 * i + 1), head[i], rest[i]);
-    part[0] = make_uint4(head[0], head[1], head[2], head[3]);
-    if constexpr (parts == 2) part[1] = make_uint4(rest[0], rest[1], rest[2], rest[3]);
-  }
-  __device__ void store(uint4* to, uint4* remainders) const {
-    *to = part[0];
-    if constexpr (parts == 2) *remainders = part[1];
-  }
-};
-
-/// Exchanges two slices, or not.
-template <Math M>
-__device__ void exchange_if(bool exchanges, ScaledSlice<M>& a, ScaledSlice<M>& b) {
-  const auto one = [&](u32& x, u32& y) {
-    const u32 first = exchanges ? y : x;
-    y = exchanges ? x : y, x = first;
-  };
-#pragma unroll
-  for (int i = 0; i < ScaledSlice<M>::parts; ++i)
-    one(a.part[i].x, b.part[i].x), one(a.part[i].y, b.part[i].y), one(a.part[i].z, b.part[i].z),
-        one(a.part[i].w, b.part[i].w);
-}
-
-/// A channel of a slice that was loaded as vectors of four.
-template <int Loads>
-__device__ inline u32 channel_of(const uint4 (&v)[Loads], int channel) {
-  const uint4& four = v[channel / 4];
-  return channel % 4 == 0 ? four.x : channel % 4 == 1 ? four.y : channel % 4 == 2 ? four.z : four.w;
-}
-
-}  // namespace tconv::device
-// ---- tiles/x_panel.cuh
-// A panel: one chunk of the x tile as wgmma reads it from shared memory.
-//
-//   [slice of four words][position][4 words], in fp32 first the heads of all words, then their remainders; where they
-//   were scaled, the scale, and the largest number that each warp had
-//
-// A tap is the same panel, started a few positions earlier: one panel serves all taps, and its positions need no
-// alignment. A thread loads four words of a position, or of two, from as many channels; they are rounded, split or
-// joined on their way. Neighbouring threads have neighbouring positions, in memory and here. Channels last, the
-// four words are one load, and neighbouring threads have neighbouring slices.
-//
-// Where several inputs are one position, each is a phase of its own: a slice holds the first input of all positions,
-// then the second of all, and a tap begins in the phase it reads.
-
-
-namespace tconv::device {
-
-/// What loads from outside the image read.
-__device__ const uint4 outside_of_x{};
-
-template <GemmConfig C, class Threads>
-struct XPanel {
-  using Element = ElementOf<C>;
-  static constexpr int per_word = channels_per_word(C), channels = 4 * per_word;  // of a slice
-  static constexpr int unit = panel_unit(C), positions = x_inputs(C);
-  static constexpr int lanes = panel_lanes(C), groups = panel_loaders(C) / lanes;
-  static constexpr int units = panel_units(C, lanes), depth = panel_depth(C, lanes), slices = panel_slices(C);
-  static constexpr int phases = C.x_phases;
-  static constexpr bool channels_last = C.x_channels_last;
-  static_assert(fills_panels(C) && (!channels_last || (C.x_vector == 4 && groups == slices)));
-
-  /// What one load brings: an element of each position of the unit, or a slice of a position.
-  using Load = typename WordOf<channels_last ? 16 : unit* int(sizeof(Element))>::Type;
-  static constexpr int loads = channels_last ? channels * int(sizeof(Element)) / 16 : channels;  // of a unit and slice
-  static constexpr int load_channels = channels / loads;
-  struct Buffer {
-    Load value[units][depth][loads];
-    bool begins_tile;
-  };
-
-  __device__ static int lane() { return channels_last ? Threads::index() / groups : Threads::index() % lanes; }
-  __device__ static int group() { return channels_last ? Threads::index() % groups : Threads::index() / lanes; }
-  /// Whether every thread has a unit or slice of this number.
-  __device__ static bool has_unit(int j) {
-    return (positions / unit) % lanes == 0 || j < units - 1 || lane() + j * lanes < positions / unit;
-  }
-  __device__ static bool has_slice(int k) {
-    return slices % groups == 0 || k < depth - 1 || k * groups + group() < slices;
-  }
-
-  /// Where a thread's units begin, in the first channel of the next chunk that it takes. Inputs outside the image are
-  /// read from zeros, whose channels are all the same: no load needs a condition.
-  struct Loader {
-    const unsigned char* source[units];
-    u32 inside, channel_stride;
-
-    __device__ void seek(const ForwardParams& p, const Tile& tile) {
-      channel_stride = u32(p.xs.c), inside = 0;
-      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
-                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
-      constexpr Int3 extent = x_extent(C);
-      constexpr int row_inputs = C.x_phases * extent.w;
-      const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
-                       C.x_phases * (tile.origin.w - C.reach.w - x_lead(C))};
-#pragma unroll
-      for (int j = 0; j < units; ++j) {
-        const int position = (lane() + j * lanes) * unit;
-        const int w = start.w + position % row_inputs, row = position / row_inputs;
-        const int slice = row / extent.h, image = slice / extent.d;
-        const int h = start.h + row % extent.h, d = start.d + slice % extent.d;
-        const bool there = has_unit(j) && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
-                           unsigned(d) < unsigned(p.in.d) && (C.images == 1 || tile.n + image < p.batch);
-        const int offset = d * p.xs.d + h * p.xs.h + w * p.xs.w + (C.images == 1 ? 0 : image * int(p.xs.n));
-        source[j] = there ? reinterpret_cast<const unsigned char*>(first + offset)
-                          : reinterpret_cast<const unsigned char*>(&outside_of_x);
-        inside |= u32(there) << j;
-      }
-    }
-
-    /// Keeps loads, which may move otherwise, behind what the thread has waited for.
-    __device__ void load_from_here() {
-#pragma unroll
-      for (int j = 0; j < units; ++j) asm volatile("" : "+l"(source[j]));
-    }
-
-    /// Loads the next chunk, whose number is `chunk`.
-    __device__ void load(Buffer& buffer, int chunk) {
-      constexpr bool whole_chunks = C.group_in % (C.chunk_words * per_word) == 0 && slices % groups == 0;
-#pragma unroll
-      for (int j = 0; j < units; ++j) {
-        const u32 stride = inside >> j & 1 ? channel_stride : 0;
-#pragma unroll
-        for (int k = 0; k < depth; ++k)
-#pragma unroll
-          for (int i = 0; i < loads; ++i) {
-            const int channel = k * groups * channels + i * load_channels;  // from this thread's first of the chunk
-            const int number = chunk * slices * channels + group() * channels + channel;
-            const bool exists = whole_chunks || (number < C.group_in && has_slice(k));
-            if constexpr (!whole_chunks) buffer.value[j][k][i] = Load{};
-            if (exists)
-              ptx::load(buffer.value[j][k][i], ptx::further(source[j], stride, channel * int(sizeof(Element))));
-          }
-        source[j] = ptx::further(source[j], stride, slices * channels * int(sizeof(Element)));
-      }
-    }
-  };
-
-  /// The bits of the largest number of a warp's buffers that is finite.
-  __device__ static u32 largest_of(const Buffer& buffer) {
-    // Four at a time: each waits for the one before it.
-    float of_four[4] = {0, 0, 0, 0};
-    int index = 0;
-    each_number(buffer, [&](float value) {
-      float& own = of_four[index++ % 4];
-      own = larger(own, value);
-    });
-    float largest = fmaxf(fmaxf(of_four[0], of_four[1]), fmaxf(of_four[2], of_four[3]));
-    if (largest == __uint_as_float(0x7f800000)) {
-      largest = 0;
-      each_number(buffer, [&](float value) { largest = fmaxf(largest, finite_magnitude(value)); });
-    }
-    return __reduce_max_sync(0xffffffff, __float_as_uint(largest));
-  }
-
-  /// `scale`: of what has one.
-  __device__ static void fill(unsigned char* panel, const Buffer& buffer, float scale) {
-#pragma unroll
-    for (int j = 0; j < units; ++j)
-#pragma unroll
-      for (int k = 0; k < depth; ++k) {
-        if (!has_unit(j) || !has_slice(k)) continue;
-        const int first = lane() * unit;
-        uint4* const to = reinterpret_cast<uint4*>(panel) + (k * groups + group()) * panel_slice_stride(C) +
-                          first / phases + first % phases * x_phase_stride(C) + j * (lanes * unit / phases);
-        const Load(&v)[loads] = buffer.value[j][k];
-        if constexpr (scales(C.math)) {
-          const auto slice = [&](bool second) {
-            return ScaledSlice<C.math>(scale, [&](int channel) { return number_of(v, channel, second); });
-          };
-          const auto store = [&](const ScaledSlice<C.math>& value, int further) {
-            value.store(to + further, to + further + slices * panel_slice_stride(C));
-          };
-          auto first_slice = slice(false);
-          if constexpr (unit == 1) {
-            store(first_slice, 0);
-          } else {
-            constexpr int further = phases > 1 ? x_phase_stride(C) : 1;
-            auto second_slice = slice(true);
-            exchange_if(swaps(), first_slice, second_slice);
-            store(first_slice, swaps() ? further : 0);
-            store(second_slice, swaps() ? 0 : further);
-          }
-        } else if constexpr (channels_last) {
-          put(to, v[0].x, v[0].y, v[0].z, v[0].w);
-        } else if constexpr (unit == 1) {
-          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
-        } else if constexpr (phases > 1) {
-          put(to, word_of(v, 0, false), word_of(v, 1, false), word_of(v, 2, false), word_of(v, 3, false));
-          put(to + x_phase_stride(C), word_of(v, 0, true), word_of(v, 1, true), word_of(v, 2, true),
-              word_of(v, 3, true));
-        } else {
-          const bool swap = swaps();
-          put(to + swap, word_of(v, 0, swap), word_of(v, 1, swap), word_of(v, 2, swap), word_of(v, 3, swap));
-          put(to + !swap, word_of(v, 0, !swap), word_of(v, 1, !swap), word_of(v, 2, !swap), word_of(v, 3, !swap));
-        }
-      }
-  }
-
- private:
-  /// Of eight lanes that write pairs of neighbours four begin with the second: so all eight write to different banks.
-  __device__ static bool swaps() { return unit == 2 && phases == 1 && lane_index() / 4 % 2 != 0; }
-
-  template <class Visit>
-  __device__ static void each_number(const Buffer& buffer, const Visit& visit) {
-#pragma unroll
-    for (int j = 0; j < units; ++j)
-#pragma unroll
-      for (int k = 0; k < depth; ++k)
-#pragma unroll
-        for (int channel = 0; channel < channels; ++channel)
-#pragma unroll
-          for (int second = 0; second < unit; ++second)
-            visit(__uint_as_float(number_of(buffer.value[j][k], channel, second != 0)));
-  }
-
-  /// The bits of a channel of 32 bits at the first position of the unit, or at its second.
-  __device__ static u32 number_of(const Load (&v)[loads], int channel, bool second) {
-    if constexpr (channels_last)
-      return channel_of(v, channel);
-    else
-      return slice_word<1, unit>(v, channel, second);
-  }
-
-  /// Word `index` of the slice at the first position of the unit, or at its second.
-  __device__ static u32 word_of(const Load (&v)[loads], int index, bool second) {
-    return slice_word<per_word, unit>(v, index, second);
-  }
-
-  __device__ static void put(uint4* to, u32 a, u32 b, u32 c, u32 d) {
-    store_slice<C.math>(to, to + slices * panel_slice_stride(C), make_uint4(a, b, c, d));
-  }
-};
-
-}  // namespace tconv::device
 // ---- panel_gemm.cuh
 // The panel kernel (sm_90a): the product on wgmma, with both operands in shared memory.
 //
@@ -3703,9 +4501,8 @@ struct XPanel {
 //
 // A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
 // team stores, or its x is under way, the tensor cores work for the other one, or for another block; where they are in
-// one block, they multiply in turns. Or a team has
-// several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
-// for them; or parts of one box, so that weights are fetched once.
+// one block, they multiply in turns. Or a team has several that multiply and read the same panels: each a channel block
+// of its own, so that x is fetched and turned once for them; or parts of one box, so that weights are fetched once.
 //
 // Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
 // channel blocks read the same x, it is turned once for all.
@@ -3724,71 +4521,22 @@ namespace tconv::device {
 template <GemmConfig C, class Tables, class Wgmma>
 struct PanelGemm {
   static constexpr int threads = warpgroup_size * warpgroups_of(C);
-  static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
-  static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
-  static constexpr bool scaled = scales(C.math);
-  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
-  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
-  static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
   static_assert(C.rows <= panel_rows);
-
-  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
-  __device__ static int team() { return threadIdx.x / team_threads; }
-  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
-  /// the box.
-  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
-  __device__ static int block() { return member() / C.box_parts; }
-  __device__ static int part() { return member() % C.box_parts; }
-  /// The threads of a team that fill panels; the others multiply and store.
-  struct Loaders {
-    __device__ static int index() { return threadIdx.x % team_threads; }
-    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
-  };
-  using Panel = XPanel<C, Loaders>;
-  /// A warpgroup that multiplies.
-  struct Member {
-    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
-  };
-  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Weights = PanelWeights<C, Tables>;
+  using Store = PanelEpilogue<C, Tables>;
   using Schedule = TeamSchedule<C, Tables>;
 
-  struct Shared {
-    u32 resident_weights;
-    unsigned char* panels;
-    u32 weights;
-    unsigned char* store;
-    u32 barriers;
-    __device__ explicit Shared(int team) {
-      extern __shared__ __align__(128) unsigned char memory[];
-      constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
-      resident_weights = ptx::shared_address(memory);
-      panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
-      weights = ptx::shared_address(panels) + panels_bytes;
-      store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
-      barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
-                 (1 + team * panel_team_barriers(C)) * 8;
-    }
-    __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
-    __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
-    __device__ u32 weights_full(int block, int slot) const {
-      return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
-    }
-    __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
-    /// The ring of weights of a channel block.
-    __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
-    __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
-    /// Of a warpgroup that multiplies, where they take turns.
-    __device__ static u32 turn(int index) { return Shared(C.teams).barriers + index * 8; }
-  };
-
   __device__ static void run(const ForwardParams& p) {
-    constexpr int warps = warpgroup_size / warp_size;
     ptx::let_next_begin();
+    // Not a function of its own: the compiler would give everything behind it other registers.
     if (threadIdx.x == 0) {
+      constexpr int warps = warpgroup_size / warp_size;
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : loaders / warp_size);
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : panel_loaders(C) / warp_size);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -3802,634 +4550,75 @@ struct PanelGemm {
       ptx::barrier_init_fence();
     }
     __syncthreads();
-    const Shared shared(team());
-    if (Loaders::index() < loaders) {
+    const Shared shared(Roles::team());
+    if (Roles::Loaders::index() < Roles::loaders) {
       ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0) {
-        wait_for_previous();
-        load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
-      }
-      if constexpr (C.turned) {
-        // A warp for x, and one for the weights of each channel block.
-        static_assert(C.team_blocks <= 3 && C.loaders == 1);
-        const int warp = Loaders::index() / warp_size;
-        if (lane_index() == 0 && warp == 0) copy_x(p, shared);
-        if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
-      } else {
-        load_x(p, shared);
-      }
+      load(p, shared);
     } else {
       if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
     }
   }
 
-  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
-  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
-  __device__ static void wait_for_previous() {
-    if constexpr (!C.turned) ptx::wait_for_previous();
-  }
-
-  // ---- The loading warpgroups -----------------------------------------------------------------------
-
-  /// Chunks of x, one after the other and tile after tile.
-  struct Chunks {
-    const ForwardParams& p;
-    Schedule schedule;
-    typename Panel::Loader loader;
-    int chunk = 0;
-
-    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
-    __device__ void seek() {
-      Tile tile;
-      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+  __device__ static void load(const ForwardParams& p, const Shared& shared) {
+    constexpr bool resident = C.resident_steps > 0;
+    if (resident && threadIdx.x == 0) {
+      Roles::wait_for_previous();
+      load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
     }
-    /// Begins to load the next chunk, if there is one.
-    __device__ bool load(typename Panel::Buffer& buffer) {
-      if (schedule.done()) return false;
-      loader.load(buffer, chunk);
-      buffer.begins_tile = chunk == 0;
-      if (++chunk == chunks) {
-        chunk = 0;
-        schedule.advance();
-        seek();
-      }
-      return true;
-    }
-  };
-
-  /// Fills panels from one buffer while the other is being loaded, where there are two.
-  __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
-    Chunks source(p);
-    wait_for_previous();
-    source.loader.load_from_here();
-    Ring<C.panel_stages> panel;
-    u32 scale = 0;
-    const auto fill = [&](const typename Panel::Buffer& buffer) {
-      unsigned char* const to = shared.panels + panel.slot * panel_bytes(C);
-      u32 largest = 0;
-      if constexpr (scaled) largest = Panel::largest_of(buffer);
-      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-      if constexpr (scaled) {
-        if (lane_index() == 0)
-          reinterpret_cast<u32*>(to + panel_largest_place(C))[Loaders::index() / warp_size] = largest;
-        Loaders::sync();
-        largest = largest_of(to);
-        if constexpr (C.math == Math::halves)
-          scale = scale_for(largest);
-        else if (buffer.begins_tile || !has_room(scale, largest))
-          scale = coarse_scale_for(largest);  // the chunks of a tile keep theirs as long as it serves
-        if (Loaders::index() == 0) *reinterpret_cast<u32*>(to + panel_scale_place(C)) = scale;
-      }
-      Panel::fill(to, buffer, power_of_two(scale));
-      ptx::async_proxy_fence();
-      __syncwarp();
-      release(shared.panel_full(panel.slot));
-      panel.advance();
-    };
-    typename Panel::Buffer a;
-    if constexpr (C.fill_buffers == 1) {
-      while (source.load(a)) fill(a);
+    if constexpr (C.turned) {
+      // A warp for x, and one for the weights of each channel block.
+      static_assert(C.team_blocks <= 3 && C.loaders == 1);
+      const int warp = Roles::Loaders::index() / warp_size;
+      if (lane_index() == 0 && warp == 0) PanelFill<C, Tables>::copy_x(p, shared);
+      if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks)
+        CopiedWeights<C, Tables>::copy(p, shared, warp - 1);
     } else {
-      typename Panel::Buffer b;
-      bool more = source.load(a);
-      while (more) {
-        more = source.load(b);
-        fill(a);
-        if (!more) break;
-        more = source.load(a);
-        fill(b);
-      }
+      PanelFill<C, Tables>::load_x(p, shared);
     }
   }
-
-  /// The bits of the largest number of a panel.
-  __device__ static u32 largest_of(const unsigned char* panel) {
-    u32 largest = 0;
-#pragma unroll
-    for (int i = 0; i < C.loaders; ++i) {
-      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
-      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
-    }
-    return largest;
-  }
-
-  /// Copies panels that were turned before.
-  __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
-    ptx::wait_for_previous();
-    Ring<C.panel_stages> panel;
-    Tile tile;
-    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
-      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
-      const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
-                                    ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
-#pragma unroll 1
-      for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
-        const u32 full = shared.panel_full(panel.slot);
-        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-        ptx::barrier_arrive_expect(full, panel_bytes(C));
-        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
-      }
-    }
-  }
-
-  /// Copies the weights of a channel block.
-  __device__ static void copy_weights(const ForwardParams& p, const Shared& shared, int block) {
-    Ring<C.stages> ring;
-    Tile tile;
-    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
-      tile.channel_block += block;
-      const unsigned char* const packed = schedule.weights(p, tile);
-      const int steps = Tables::steps(tile.type);
-      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
-#pragma unroll 1
-      for (int chunk = first; chunk < end; ++chunk)
-#pragma unroll 1
-        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
-          ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
-          load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
-                       steps, shared.weights_full(block, ring.slot));
-        }
-    }
-  }
-
-  // ---- Products and stores -------------------------------------------------------------------------
-
-  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
 
   /// The tile of a member of the team.
   __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
     Tile tile = schedule.tile(p);
-    tile.channel_block += block();
+    tile.channel_block += Roles::block();
     return tile;
   }
 
-  /// The slabs of weights of a channel block, in the order its products take them. All threads keep count, one copies;
-  /// where parts of the box share them, one of the first part. It fills a slot one slab later then, so that it need not
-  /// wait for the other part.
-  struct WeightStream {
-    const ForwardParams& p;
-    const Shared& shared;
-    Schedule schedule;
-    const unsigned char* packed = nullptr;  // of the tile
-    int steps = 0, chunk = 0, step = 0;     // of the next slab
-    Ring<C.stages> next;                    // the slab whose products are next
-    Ring<C.stages> before;                  // the one used last, where that is still to be filled again
-    bool waits = false;
-
-    __device__ WeightStream(const ForwardParams& params, const Shared& s)
-        : p(params), shared(s), schedule(params, team()) {
-      seek();
-      wait_for_previous();
-#pragma unroll 1
-      for (int slot = 0; slot < C.stages; ++slot)
-        if (part() == 0) copy(slot);
-    }
-    __device__ void seek() {
-      Tile tile;
-      if (!schedule.seek_products(p, tile)) return;
-      tile.channel_block += block();
-      steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
-    }
-    __device__ void copy(int slot) {
-      if (schedule.done()) return;
-      if (thread() == 0)
-        load_slab<C>(shared.weights_of(block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps, steps,
-                     shared.weights_full(block(), slot));
-      step += group_steps;
-      if (step == steps) {
-        step = 0;
-        if (++chunk == chunks) {
-          chunk = 0;
-          schedule.advance();
-          seek();
-        }
-      }
-    }
-    /// Fills a slot again whose products are complete, as far as this warp knows.
-    __device__ void refill(const Ring<C.stages>& used) {
-      release(shared.weights_empty(block(), used.slot));
-      if constexpr (C.box_parts == 1) {
-        fill(used);
-      } else if (part() == 0) {
-        if (waits) fill(before);
-        before = used, waits = true;
-      }
-    }
-    __device__ void fill(const Ring<C.stages>& used) {
-      if (thread() == 0) ptx::barrier_wait(shared.weights_empty(block(), used.slot), used.parity);
-      copy(used.slot);
-    }
-  };
-  /// Of weights that are there to stay.
-  struct ResidentWeights {
-    Ring<1> next;
-    __device__ ResidentWeights(const ForwardParams&, const Shared&) {
-      wait_for_previous();
-      ptx::barrier_wait(Shared::weights_resident(), 0);
-    }
-    __device__ void refill(const Ring<1>&) {}
-  };
-  /// Of weights that loading threads see to.
-  struct CopiedWeights {
-    const Shared& shared;
-    Ring<C.stages> next;
-    __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
-    __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(block(), used.slot)); }
-  };
-  using Weights =
-      typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
-
-  /// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
-  /// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
-  struct Turns {
-    int index = team() * members_of(C) + member();
-    u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
-
-    __device__ void wait() {
-      if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
-    }
-    /// All products of the tile are issued.
-    __device__ void pass() const {
-      if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
-    }
-  };
-
   __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
     constexpr int warps = warpgroup_size / warp_size;
-    unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
+    unsigned char* const memory =
+        shared.store + (Roles::member() * warps + Roles::thread() / warp_size) * panel_store_bytes(C);
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
-    Turns turns;
-    const FirstOperands first(shared);
-    for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
+    PanelTurns<C> turns;
+    const typename PanelOperands<C, Tables>::First first(shared);
+    for (Schedule schedule(p, Roles::team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);
       if constexpr (C.fills) {
         static_assert(!C.in_turns);
         if (Tables::steps(tile.type) == 0) {
-          Store::fill(p, tile, outputs, part() * position_tiles);
+          Store::fill(p, tile, outputs, Roles::part() * C.position_tiles);
           continue;
         }
       }
-      float sum[position_tiles][registers];
+      PanelSums<C> sum;
       if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
         ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       turns.wait();
-      if constexpr (split) {
-        multiply_split(sum, p, tile, shared, first, weights, panel);
+      if constexpr (splits(C.math)) {
+        PanelSplitProducts<C, Tables, Wgmma>::multiply(sum, p, tile, shared, first, weights, panel);
         turns.pass();
       } else {
-        multiply(sum, outputs, tile, shared, first, weights, panel, turns);
+        PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, tile, shared, first, weights, panel, turns);
       }
       if constexpr (C.depth_splits > 1) {
-        unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
-        if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
+        unsigned char* const first = shared.store + Roles::member() * warps * panel_store_bytes(C);
+        if (!PartialSums<C, Tables>::add(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }
-      Store::store(p, tile, memory, outputs, sum, part() * position_tiles);
+      Store::store(p, tile, memory, outputs, sum, Roles::part() * C.position_tiles);
     }
-  }
-
-  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
-  /// the warpgroup's own.
-  __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
-                                   u32* memory) {
-    static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
-    static_assert(C.depth_splits <= chunks && all_types_have_steps(), "who has no panel has not waited for zeros");
-    constexpr int words = member_sums(C);
-    const int place = tile.sum * members_of(C) + member();
-    float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
-    __threadfence();
-    Member::sync();
-    if (thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
-    Member::sync();
-    const bool last = *memory + 1 == C.depth_splits;
-    Member::sync();
-    if (!last) return false;
-    __threadfence();
-    clear(sum);
-#pragma unroll 1
-    for (int split = 0; split < C.depth_splits; ++split)
-#pragma unroll
-      for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-        for (int i = 0; i < registers; ++i)
-          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
-    return true;
-  }
-
-  __device__ static void clear(float (&sum)[position_tiles][registers]) {
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int i = 0; i < registers; ++i) sum[t][i] = 0;
-  }
-
-  /// Where the weights of a group of steps are, from those that are there to stay or from the first slot.
-  __device__ static int slab_place_of(const Weights& weights, int chunk, int step) {
-    if constexpr (resident)
-      return (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
-    else
-      return weights.next.slot * row_slab_bytes(C);
-  }
-  /// The weights of an octet and a step of a group.
-  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
-
-  /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
-  /// that has to be made uniform first.
-  __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
-  /// The same, for what is no constant; and made uniform.
-  __device__ static u64 uniform_further(u64 operand, int bytes) {
-    const u32 low = u32(operand) + u32(bytes) / 16;  // the upper half is a constant, and stays one
-    return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
-  }
-
-  /// Whether a panel is there already; the same for all lanes of a warp.
-  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
-    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
-    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
-  }
-
-  /// Descriptors of what a warpgroup multiplies, in the first slots: everything else is a few additions away from them.
-  struct FirstOperands {
-    u64 weights, x;
-    __device__ explicit FirstOperands(const Shared& shared)
-        : weights(ptx::wgmma_operand(resident ? shared.resident_weights + block() * resident_bytes(C)
-                                              : shared.weights_of(block()))) {
-      static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
-      const int of_part = C.box_parts == 1 ? 0 : part() * panel_part_stride(C) * 16;
-      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
-    }
-  };
-
-  /// Whether every type has its steps in one group: where they read is known for a whole tile then.
-  __device__ static constexpr bool one_group_a_chunk() {
-    for (int type = 0; type < C.types; ++type)
-      if (Tables::steps(type) != group_steps) return false;
-    return true;
-  }
-  __device__ static constexpr bool all_types_have_steps() {
-    for (int type = 0; type < C.types; ++type)
-      if (Tables::steps(type) == 0) return false;
-    return true;
-  }
-  /// Calls `group(step)` for each group of a tile's steps.
-  template <class Group>
-  __device__ static void each_group(int steps, const Group& group) {
-    if constexpr (one_group_a_chunk()) {
-      group(0);
-    } else {
-#pragma unroll 1
-      for (int step = 0; step < steps; step += group_steps) group(step);
-    }
-  }
-  /// Where the steps of a group read a panel, in bytes from its first position.
-  struct Offsets {
-    int of_step[group_steps];
-    __device__ explicit Offsets(int entry) {
-#pragma unroll
-      for (int s = 0; s < group_steps; ++s) of_step[s] = Tables::low_offset(entry + s) * 16;
-    }
-  };
-
-  /// The first operands of a group of steps. Made before they are waited for.
-  struct Operands {
-    u64 weights, x[group_steps];
-    __device__ Operands(const FirstOperands& first, int slab, int slot, const Offsets& offsets)
-        : weights(uniform_further(first.weights, slab)) {
-      if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
-        const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
-#pragma unroll
-        for (int s = 0; s < group_steps; ++s) x[s] = further(panel, Tables::low_offset(s) * 16);
-      } else {
-#pragma unroll
-        for (int s = 0; s < group_steps; ++s)
-          x[s] = uniform_further(first.x, slot * panel_bytes(C) + offsets.of_step[s]);
-      }
-    }
-  };
-
-  /// The scale of a panel; and of turned x, whether all of the panel is finite.
-  __device__ static uint2 scale_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
-    return *reinterpret_cast<const uint2*>(shared.panels + panel.slot * panel_bytes(C) + panel_scale_place(C));
-  }
-
-  /// Of what is scaled, and not split: brings sums to the scale of the panel that is added next. False if it is not to
-  /// be added: nothing of it would be left beside the largest sums, which would not remain finite at its scale. (Of x
-  /// that is not turned before, scales of a tile never grow.)
-  __device__ static bool adopt(const uint2& of_panel, u32& scale, float (&sum)[position_tiles][registers]) {
-    if (C.turned && (of_panel.x == any_scale || scale == any_scale)) {
-      if (scale == any_scale) scale = of_panel.x;
-      return true;
-    }
-    ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
-    const bool adds = !C.turned || int(of_panel.x) - int(scale) <= most_growth;
-    float change = change_of_scale(scale, of_panel.x);
-    if (!adds) change = of_panel.y ? 1 : __uint_as_float(0x7fffffff);  // what is not finite is not lost
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int r = 0; r < registers; ++r) sum[t][r] *= change;
-    if (adds) scale = of_panel.x;
-    return adds;
-  }
-
-  /// Undoes the scales of sums, or leaves it to the store. Of each of the thread's two rows.
-  __device__ static void unscale(u32 scale, float (&sum)[position_tiles][registers], typename Store::Outputs& outputs) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const UnscaleSum whole(scale, outputs.of_half[half].factor);
-      const float now = C.depth_splits > 1 ? whole.factor * whole.rest : whole.rest;
-      outputs.of_half[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
-      if (__all_sync(0xffffffff, now == 1)) continue;
-#pragma unroll
-      for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-        for (int r = 0; r < registers; ++r)
-          if (r / 2 % 2 == half) sum[t][r] *= now;
-    }
-  }
-
-  __device__ static void multiply(float (&sum)[position_tiles][registers], typename Store::Outputs& outputs,
-                                  const Tile& tile, const Shared& shared, const FirstOperands& first, Weights& weights,
-                                  Ring<C.panel_stages>& panel, const Turns& turns) {
-    const int steps = Tables::steps(tile.type);
-    const int entry = Tables::first_entry(tile.type);
-    const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
-    // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
-    // group.
-    constexpr bool one_group = chunks == 1 && C.types == 1 && one_group_a_chunk();
-    if constexpr (!one_group) clear(sum);
-    if (steps == 0) return turns.pass();
-    bool began = false, released = false;
-    auto used_weights = weights.next;
-    auto used_panel = panel;
-    u32 scale = 0;  // of sums
-    // The products so far are complete: what the last of them read may be overwritten.
-    const auto hand_back = [&] {
-      if (!began) return;
-      weights.refill(used_weights);
-      if (!released) release(shared.panel_empty(used_panel.slot));
-      began = released = false;
-    };
-    const Offsets of_tile(entry);
-#pragma unroll 1
-    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
-      // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
-      // what the loading threads wait for.
-      if constexpr (C.panel_stages == 2) {
-        if (began && !is_full(shared, panel)) {
-          ptx::wgmma_wait<0>();
-          release(shared.panel_empty(used_panel.slot));
-          released = true;
-        }
-      }
-      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      if constexpr (scaled) {
-        const uint2 of_panel = scale_of(shared, panel);
-        if (chunk == first_of_tile) {
-          scale = of_panel.x;
-        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !adopt(of_panel, scale, sum)) {
-          hand_back();
-          skip(steps, shared, weights);
-          release(shared.panel_empty(panel.slot));
-          continue;
-        }
-      }
-      each_group(steps, [&](int step) {
-        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
-                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
-        if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int s = 0; s < group_steps; ++s) {
-          const u64 w = operands.weights, x = operands.x[s];
-#pragma unroll
-          for (int o = 0; o < octets; ++o)
-#pragma unroll
-            for (int t = 0; t < position_tiles; ++t)
-              Wgmma::multiply(sum[t], further(w, weights_at(o, s)),
-                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
-                              !one_group || s + o > 0);
-        }
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();
-        // The products before these are complete: what they read may be overwritten.
-        if (began) {
-          weights.refill(used_weights);
-          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
-          released = false;
-        }
-        used_weights = weights.next;
-        began = true;
-        weights.next.advance();
-      });
-      used_panel = panel;
-    }
-    turns.pass();
-    ptx::wgmma_wait<0>();
-    // Nothing is read of the sums before this.
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
-    hand_back();
-    if constexpr (scaled) unscale(scale, sum, outputs);
-  }
-
-  /// The weights of a chunk that is not multiplied.
-  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
-    each_group(steps, [&](int) {
-      if constexpr (!resident) ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
-      weights.refill(weights.next);
-      weights.next.advance();
-    });
-  }
-
-  /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
-  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
-  /// addition rounds. While the sums of one product are added, the next one is formed.
-  __device__ static void multiply_split(float (&sum)[position_tiles][registers], const ForwardParams& p,
-                                        const Tile& tile, const Shared& shared, const FirstOperands& first,
-                                        Weights& weights, Ring<C.panel_stages>& panel) {
-    const int steps = Tables::steps(tile.type);
-    const int entry = Tables::first_entry(tile.type);
-    clear(sum);
-    if (steps == 0) return;
-    const Offsets of_tile(entry);
-    Unscale of_weights[2];  // of each of the thread's two rows
-    if constexpr (scaled) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        if (const int channel = Store::channel_of_half(tile, half); channel >= 0)
-          of_weights[half] = Unscale(p.scales[channel]);
-    }
-#pragma unroll 1
-    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
-      ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      float scale[2];  // of products, undone
-      if constexpr (scaled) {
-        const float of_x = power_of_two(undone(scale_of(shared, panel).x));
-        scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
-      }
-      each_group(steps, [&](int step) {
-        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
-                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
-        if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
-        constexpr int buffers = split_buffers(C);
-        constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
-        float part[buffers][registers];
-#pragma unroll
-        for (int i = 0; i < parts + buffers - 1; ++i) {
-          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
-          if (const int done = i - (buffers - 1); done >= 0) {
-            if (i < parts && buffers == 2)
-              ptx::wgmma_wait<1>();
-            else
-              ptx::wgmma_wait<0>();
-#pragma unroll
-            for (int r = 0; r < registers; ++r) {
-              float& to = sum[done % position_tiles][r];
-              const float value = part[done % buffers][r];
-              to = scaled ? fmaf(value, scale[r / 2 % 2], to) : to + value;
-            }
-          }
-        }
-        weights.refill(weights.next);
-        weights.next.advance();
-      });
-      release(shared.panel_empty(panel.slot));
-    }
-    if constexpr (scaled) {
-#pragma unroll
-      for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-        for (int r = 0; r < registers; ++r) sum[t][r] *= of_weights[r / 2 % 2].of_sum;
-    }
-  }
-
-  static constexpr int part_steps = split_steps(C);
-
-  /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
-  __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int product = 0; product < 3; ++product)
-#pragma unroll
-      for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
-#pragma unroll
-        for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(part, further(operands.weights, weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
-                          further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
-                                                     (product == 1 ? panel_part_bytes(C) : 0)),
-                          product + s - first + o > 0);
-    ptx::wgmma_commit();
   }
 };
 
@@ -5322,7 +5511,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_b7127b05914b_sm{architecture}",
+        name=f"tconv_kb64_76cc65fab4b8_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],
