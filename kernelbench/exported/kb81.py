@@ -32,12 +32,8 @@ WEIGHT_SIZES = (LAYER["in_channels"], LAYER["out_channels"] // LAYER["groups"], 
 CPP_SOURCE = "at::Tensor forward(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&);"
 
 CUDA_SOURCE = r"""
-// ---- gemm_config.cuh
-// The configuration of the implicit-GEMM kernels, and every size that follows from it.
-//
-// Host and device compile this file: the planner fills a GemmConfig and asks how much shared memory it
-// takes, the generated source carries the same values, and the kernels take them as one template
-// argument. Batch and lengths are not in it. (NVRTC compiles with --device-as-default-execution-space.)
+// ---- integers.cuh
+// Integers that host and device count with: one per dimension, rounding, and how many threads work as one.
 
 namespace tconv::device {
 
@@ -59,11 +55,14 @@ constexpr int pad_to_bank(int value, int residue) { return value + ((residue - v
 
 constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
-constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
-  for (int k = 0; k < min_of(kernel, stride); ++k)
-    if (k * dilation % stride == phase) return true;
-  return false;
-}
+constexpr int warp_size = 32;
+constexpr int warpgroup_size = 128;
+
+}  // namespace tconv::device
+// ---- math.cuh
+// The numbers that tensor cores multiply in place of a layer's elements. Host and device compile this file.
+
+namespace tconv::device {
 
 /// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
 /// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh). `half`
@@ -75,6 +74,20 @@ constexpr bool scales(Math math) { return math == Math::halves || math == Math::
 constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
 /// Of an element in memory.
 constexpr int element_bytes(Math math) { return math == Math::f16 || math == Math::bf16 ? 2 : 4; }
+/// Heads, and in fp32 remainders, of weights.
+constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
+
+}  // namespace tconv::device
+// ---- gemm_config.cuh
+// The configuration of the implicit-GEMM kernels, and who works in a block of them. The sizes that follow from it are
+// in sizes/.
+//
+// Host and device compile these files: the planner fills a GemmConfig and asks how much shared memory it
+// takes, the generated source carries the same values, and the kernels take them as one template
+// argument. Batch and lengths are not in it. (NVRTC compiles with --device-as-default-execution-space.)
+
+
+namespace tconv::device {
 
 struct GemmConfig {
   // The layer.
@@ -143,28 +156,57 @@ struct GemmConfig {
   constexpr bool operator==(const GemmConfig&) const = default;
 };
 
-constexpr int warp_size = 32;
+constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
+constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
+constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
+
+constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
+/// The chunks of one of the tiles that share them: from this one up to the first one of the next.
+constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
 
 /// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
 constexpr int block_sets_of(const GemmConfig& c) { return c.types * (c.channel_blocks / c.team_blocks) * c.groups; }
 
+// Who works in a block. In the general kernel all threads load and multiply.
 constexpr int threads_of(const GemmConfig& c) { return c.warps_m * c.warps_n * warp_size; }
 
-// The threads of the warpgroup kernel: one warpgroup loads, one for each team multiplies.
-constexpr int warpgroup_size = 128;
+// In the warpgroup kernel one warpgroup loads, one for each team multiplies.
 /// Threads that load x for a team. Where weights are streamed, the other half of the warpgroup sees to them.
 constexpr int x_loaders_of(const GemmConfig& c) {
   return c.teams > 2 ? warp_size : c.teams == 1 && c.resident_steps > 0 ? warpgroup_size : warpgroup_size / 2;
 }
 /// Threads that load x tiles together.
 constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_of(c) : threads_of(c); }
-constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
-constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 
-/// The chunks of one of the tiles that share them: from this one up to the first one of the next.
-constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
+// In the panel kernel a team has loading warpgroups of its own.
+/// Threads of a team that fill panels.
+constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
+/// Warpgroups of a team that multiply.
+constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
+/// Warpgroups of a block that multiply, and all of them, in both kernels.
+constexpr int multiplying_warpgroups(const GemmConfig& c) {
+  return c.panel_columns ? members_of(c) * c.teams : c.teams;
+}
+constexpr int warpgroups_of(const GemmConfig& c) {
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
+}
 
-constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
+}  // namespace tconv::device
+// ---- sizes/tile.cuh
+// Sizes that all implicit-GEMM kernels share: the box of positions that is a tile, the x it reads, and its outputs.
+
+
+namespace tconv::device {
+
+// The box.
+/// Columns of one box, and how far the next box along the width is away.
+constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
+constexpr int box_advance(const GemmConfig& c) {
+  // Boxes start where copies of x may start.
+  const int step = max_of(max_of(4, c.x_vector) / c.x_phases, 1);
+  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
+}
+constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
 
 // The x tile. Copies along the width start at multiples of the vector, `lead` positions before the first one that the
 // box needs.
@@ -226,6 +268,11 @@ constexpr Int3 first_phase(const GemmConfig& c) {
 /// Outputs from an input to the next along the width: the layer's stride.
 constexpr int input_stride(const GemmConfig& c) { return c.stride.w / c.x_phases; }
 /// Phases along the width with and without taps.
+constexpr bool phase_has_taps(int phase, int kernel, int stride, int dilation) {
+  for (int k = 0; k < min_of(kernel, stride); ++k)
+    if (k * dilation % stride == phase) return true;
+  return false;
+}
 constexpr bool phase_has_taps(const GemmConfig& c, int phase) {
   return phase_has_taps(phase % input_stride(c), c.kernel.w, input_stride(c), c.dilation.w);
 }
@@ -235,14 +282,29 @@ constexpr int phase_with_taps(const GemmConfig& c, int index) {
   return phase;
 }
 
-// The weight slab: `steps_per_slab` steps of each octet of channel words.
+// Outputs.
+/// Elements that are stored at once.
+constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
+/// Lines of a wide block, and bytes that describe a run of outputs.
+constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_slots; }
+constexpr int run_entry_bytes = 16;
+
+}  // namespace tconv::device
+// ---- sizes/weights.cuh
+// Packed weights and the slabs that are cut from them: fragments for the general kernel, rows for those of warpgroups.
+
+
+namespace tconv::device {
+
 /// Octets of channel words in all, some of zeros where groups of them are packed together; a layer of at most four
 /// words has one, with two steps in it.
 constexpr int octets_of(const GemmConfig& c) {
   return round_up(ceil_div(c.group_in, 8 * channels_per_word(c)), c.octet_group);
 }
-constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
 constexpr int substeps_of(const GemmConfig& c) { return c.chunk_words >= 8 ? c.chunk_words / 8 : 1; }
+
+// Fragments. A slab is `steps_per_slab` steps of each octet of channel words.
+constexpr int row_tiles_of(const GemmConfig& c) { return c.warps_m * c.tiles_m; }
 /// The A fragments of one octet and step.
 constexpr int step_words(const GemmConfig& c) { return row_tiles_of(c) * warp_size * 4; }
 constexpr int slab_words(const GemmConfig& c) { return substeps_of(c) * c.steps_per_slab * step_words(c); }
@@ -250,28 +312,7 @@ constexpr int weight_ring_words(const GemmConfig& c) {
   return c.resident_steps ? octets_of(c) * c.resident_steps * step_words(c) : c.stages * slab_words(c);
 }
 
-// The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
-constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
-constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
-constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
-constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
-/// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
-/// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
-/// Vectors at the end of the last run may be read past it.
-constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
-constexpr int line_bytes = 24;
-constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
-
-constexpr int shared_bytes(const GemmConfig& c) {
-  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
-}
-
-// The warpgroup kernel. Columns of the product are rows (phase, channel), its rows are positions.
-constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
-/// Heads, and in fp32 remainders, of weights.
-constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
-constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
+// Rows.
 /// The weights of one octet and step: all rows of eight words.
 constexpr int row_step_bytes(const GemmConfig& c) { return c.rows * 8 * 4; }
 constexpr int row_slab_bytes(const GemmConfig& c) {
@@ -299,6 +340,12 @@ constexpr int resident_place(const GemmConfig& c, int chunk) {
   return octet / c.octet_group * c.octet_group * c.resident_steps + octet % c.octet_group;
 }
 
+/// Of the block, where weights are resident; of a team otherwise.
+constexpr int resident_bytes(const GemmConfig& c) {
+  return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
+}
+constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
+
 /// fp32: sums so short that the tensor core's truncation would be most of their error. Others are added in larger
 /// parts, since each addition rounds.
 constexpr bool short_sums(const GemmConfig& c) {
@@ -306,275 +353,31 @@ constexpr bool short_sums(const GemmConfig& c) {
                     min_of(input_stride(c), c.kernel.w)};
   return octets_of(c) * volume(c.kernel) < 12 * volume(phases);
 }
-/// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
-/// (fp32 splits operands, and takes one.)
-constexpr int batch_steps_of(const GemmConfig& c) {
-  if (c.math == Math::fp32) return 1;
-  if (substeps_of(c) == 1 && c.steps_per_slab % 4 != 0 && c.steps_per_slab % 3 == 0) return 3;
-  return max_of(1, min_of(4 / substeps_of(c), c.steps_per_slab));
-}
-/// Of the block, where weights are resident; of a team otherwise.
-constexpr int resident_bytes(const GemmConfig& c) {
-  return octets_of(c) * c.resident_steps * weight_parts(c) * row_step_bytes(c);
-}
-constexpr int weight_ring_bytes(const GemmConfig& c) { return c.resident_steps ? 0 : c.stages * row_slab_bytes(c); }
 
-/// Columns of one box, and how far the next box along the width is away.
-constexpr int box_positions(const GemmConfig& c) { return c.images * volume(c.box); }
-constexpr int box_advance(const GemmConfig& c) {
-  // Boxes start where copies of x may start.
-  const int step = max_of(max_of(4, c.x_vector) / c.x_phases, 1);
-  return c.window > 1 ? (c.box.w - ceil_div(c.window - 1, c.stride.w)) / step * step : c.box.w;
-}
+}  // namespace tconv::device
+// ---- sizes/general.cuh
+// Sizes of the general kernel (implicit_gemm.cuh): its epilogue and its shared memory.
 
-// Its epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
-// alignment the run has in memory.
-constexpr int box_rows(const GemmConfig& c) { return c.images * c.box.d * c.box.h; }
-constexpr int store_vector(const GemmConfig& c) { return 16 / element_bytes(c); }
-/// Elements between two staged runs.
-constexpr int run_stride(const GemmConfig& c) {
-  return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
-}
-/// Elements between two staged lines. Lanes write four pairs of rows of eight positions each: with a stride of 4
-/// modulo 16 words they fall into different banks.
-constexpr int staged_line_stride(const GemmConfig& c) {
-  const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
-  return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
-}
-constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_slots; }
-constexpr int run_entry_bytes = 16;
-/// A staging buffer, and with the table of its runs.
-constexpr int staging_bytes(const GemmConfig& c) {
-  return c.y_rows ? round_up(stage_lines(c) * staged_line_stride(c) * element_bytes(c), 128) : 0;
-}
-constexpr int stage_bytes(const GemmConfig& c) {
-  return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
-}
-constexpr int lines_of_block(const GemmConfig& c) { return c.rows / c.width_slots; }
-constexpr int row_line_bytes = 32;
 
-constexpr int team_bytes(const GemmConfig& c) {
-  return round_up(c.x_stages * round_up(x_tile_words(c), 32) * 4 + weight_ring_bytes(c) +
-                      c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
-                  128);
-}
-constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
-constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
-  return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
-}
+namespace tconv::device {
 
-// The panel kernel. Its products have 64 rows; of rows that the plan does not have they read what lies there, and
-// nothing is stored. A panel is a chunk of x as wgmma reads it: slices of 16 bytes of channels, [slice][position].
-constexpr int panel_rows = 64;
-/// Warpgroups of a team that multiply.
-constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
-/// fp32: sums of a few products that are formed while others are added.
-constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
-/// fp32: steps whose products the tensor core sums: two or three octets, fewer where there are few in all.
-constexpr int split_steps(const GemmConfig& c) {
-  if (substeps_of(c) > 1 || short_sums(c)) return 1;
-  return c.steps_per_slab % 3 == 0 ? 3 : min_of(2, c.steps_per_slab);
-}
-constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
-/// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
-/// differ.
-constexpr int panel_slice_stride(const GemmConfig& c) {
-  const int positions = c.x_phases * x_phase_stride(c), residue = 8 / panel_slices(c);
-  return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
-}
-constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
-/// In fp32 heads, then remainders.
-constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
-/// Threads of a team that fill panels.
-constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
-/// Behind them where x is scaled: the scale, and the largest numbers of its inputs, one for each warp that filled the
-/// panel.
-constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
-constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
-constexpr int panel_bytes(const GemmConfig& c) {
-  return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
-}
-// Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
-// Channels last, the slices of a position are side by side.
-/// Positions that a thread loads together.
-constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
-constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
-constexpr int panel_depth(const GemmConfig& c, int lanes) {
-  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
-}
-constexpr int panel_lanes(const GemmConfig& c) {
-  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
-  int best = panel_loaders(c);
-  for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
-    if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
-  return best;
-}
-/// Whether threads can fill panels: they keep a bit for each of their units.
-constexpr bool fills_panels(const GemmConfig& c) {
-  return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
-         panel_units(c, panel_lanes(c)) <= 32;
-}
-/// Registers that hold a unit: the elements of a slice at one or two positions, where 16-bit ones take no less.
-constexpr int panel_unit_registers(const GemmConfig& c) {
-  if (c.x_channels_last) return channels_per_word(c) * element_bytes(c);
-  return 4 * channels_per_word(c) * (element_bytes(c) == 2 ? 1 : panel_unit(c));
-}
-constexpr int filling_registers(const GemmConfig& c) {
-  const int lanes = panel_lanes(c), units = panel_units(c, lanes);
-  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + 2 * units;
-}
-/// Products that share a row of positions.
-constexpr int panels_per_row(const GemmConfig& c) {
-  return c.panel_flat || c.product_rows > 1 ? 1 : c.box.w / c.panel_columns;
-}
-/// Rows of the x tile, and the row of it a row of the box is.
-constexpr int x_row_of(const GemmConfig& c, int box_row) {
-  const Int3 e = x_extent(c);
-  const int h = box_row % c.box.h, slice = box_row / c.box.h;
-  return ((slice / c.box.d) * e.d + slice % c.box.d) * e.h + h;
-}
-/// Where a product's positions begin in the panel.
-constexpr int panel_start(const GemmConfig& c, int tile) {
-  if (c.panel_flat) return tile * c.panel_columns;
-  return x_row_of(c, tile / panels_per_row(c) * c.product_rows) * x_extent(c).w +
-         tile % panels_per_row(c) * c.panel_columns;
-}
-/// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
-/// those of the first do.
-constexpr int panel_part_stride(const GemmConfig& c) {
-  const int stride = panel_start(c, c.position_tiles) - panel_start(c, 0);
-  for (int tile = 1; tile < c.position_tiles; ++tile)
-    if (panel_start(c, c.position_tiles + tile) - panel_start(c, tile) != stride) return -1;
-  return stride;
-}
-/// Rows of the x tile a flat tile reaches.
-constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
+constexpr int columns_of(const GemmConfig& c) { return c.warps_n * c.tiles_n * 8; }
 
-// Its epilogue: a warp stages eight rows of the product at a time, one run for each line and each product, or for each
-// row of positions that it covers; where products are flat, for all rows of positions.
-constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
-constexpr int panel_run_width(const GemmConfig& c) {
-  return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
-}
-constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
-/// Rows that are whole lines: eight, or the 16 of a warp.
-constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
-/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
-constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
-constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
-/// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
-constexpr int panel_flat_skew(const GemmConfig& c) {
-  const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
-  return (first % v + v) % v;
-}
-/// Runs of a product; the last one has fewer rows perhaps.
-constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
-// Where runs are several whole rows:
-/// how many lines are one run,
-constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
-constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
-/// how many outputs before its row the first position begins,
-constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
-/// and how many positions at the end of a box's row may be beyond it.
-constexpr int most_beyond_row = 8;
-constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
-  const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
-  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
-  if (!rows_follow || c.width_phases < c.stride.w) return false;
-  // Flat products have every row as it is.
-  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
-  return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
-}
-/// Elements between two staged runs; of flat products, between two rows.
-constexpr int panel_run_stride(const GemmConfig& c) {
-  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
-  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
-  return round_up(width * c.run_rows + v - 1, v);
-}
-/// Runs that flat products have of a line.
-constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.run_rows; }
-/// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
-constexpr int panel_line_stride(const GemmConfig& c) {
-  const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
-  return pad_to_bank(words, residue) * 4 / element_bytes(c);
-}
-constexpr int panel_staging_bytes(const GemmConfig& c) {
-  return round_up(panel_pass_runs(c) * panel_line_stride(c) * element_bytes(c), 16);
-}
-/// Channels last, how many channels are stored at once: those of 16 bytes, or fewer where they are not aligned for it.
-constexpr int channel_vector(const GemmConfig& c) {
-  int v = store_vector(c);
-  while (v > 1 && (c.y_channels < v || c.channels_per_block % v != 0 || c.group_out % v != 0)) v /= 2;
-  return v;
-}
-// A warpgroup stages so many positions of all rows at a time.
-constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
-/// Elements between two positions: lanes write two words of four positions, or four of eight.
-constexpr int staged_pitch(const GemmConfig& c) {
-  return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
-}
-/// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
-constexpr int panel_store_bytes(const GemmConfig& c) {
-  // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
-  // more than the last panel.
-  const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
-  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
-  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
-    const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
-    return max_of(round_up(staged, 16), read);
-  }
-  return max_of(
-      panel_staging_bytes(c) + (c.panel_flat ? (flat_runs_of_line(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
-      read);
-}
-constexpr int panel_team_bytes(const GemmConfig& c) {
-  return round_up(
-      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
-      128);
-}
-/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
-constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
-constexpr int partial_bytes(const GemmConfig& c) {
-  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
-}
-/// A team of the panel kernel has loading warpgroups of its own.
-constexpr int multiplying_warpgroups(const GemmConfig& c) {
-  return c.panel_columns ? members_of(c) * c.teams : c.teams;
-}
-constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
-constexpr int panel_shared_bytes(const GemmConfig& c) {
-  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
-}
-/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
-/// of a tile in their slots.
-constexpr bool allows_turns(const GemmConfig& c) {
-  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
-  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
-}
+// The epilogue: a staging buffer, with a slot for every phase along the width, and two line tables.
+constexpr bool spans_warps(const GemmConfig& c) { return c.stage_group_tiles > c.tiles_m; }
+constexpr int store_passes(const GemmConfig& c) { return spans_warps(c) ? 1 : c.tiles_m / c.stage_group_tiles; }
+constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.warps_m) * c.stage_group_lines; }
+constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
+/// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
+/// apart. Channels-last stores read down the lines instead: an odd stride does for them.
+constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
+/// Vectors at the end of the last run may be read past it.
+constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
+constexpr int line_bytes = 24;
+constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
 
-// Of both kernels.
-constexpr int team_shared_bytes(const GemmConfig& c) {
-  return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
-}
-constexpr int warpgroups_of(const GemmConfig& c) {
-  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
-}
-
-// Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
-// not need. Asking for more than there is would wait for ever.
-constexpr int entry_registers(const GemmConfig& c) {
-  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
-}
-constexpr int loading_registers(const GemmConfig& c) {
-  if (c.turned) return 40;
-  return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
-}
-constexpr int multiplying_registers(const GemmConfig& c) {
-  const int all = warpgroups_of(c), multiplying = multiplying_warpgroups(c);
-  const int left = entry_registers(c) * all - (all - multiplying) * loading_registers(c);
-  return min_of(left / multiplying / 8 * 8, 240);
+constexpr int shared_bytes(const GemmConfig& c) {
+  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
 }
 
 }  // namespace tconv::device
@@ -2106,925 +1909,6 @@ __device__ void pack_rows(const PackParams& p) {
 }
 
 }  // namespace tconv::device
-// ---- epilogue/row_output.cuh
-// What becomes of the sums of a row: scales are undone, and the bias is added.
-
-
-namespace tconv::device {
-
-template <GemmConfig C>
-struct RowOutput {
-  static constexpr bool scaled = C.math == Math::half;  // others were scaled back when they were added
-  float bias = 0, factor = 1;
-
-  __device__ RowOutput() {}
-  /// Of an output channel; -1: there is none. The scale of its weights is kept until that of x is known.
-  __device__ RowOutput(const ForwardParams& p, int channel) {
-    if (channel < 0) return;
-    if (p.bias) bias = load_as_accumulator(static_cast<const ElementOf<C>*>(p.bias)[channel]);
-    if constexpr (scaled) factor = p.scales[channel];
-  }
-  __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
-};
-
-}  // namespace tconv::device
-// ---- epilogue/row_place.cuh
-// Rows of the product as outputs.
-
-
-namespace tconv::device {
-
-/// The phase along the width that a row of a line has; -1: it is padding.
-template <GemmConfig C>
-__device__ int phase_of_slot(int slot) {
-  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
-  int phase = slot;
-  if constexpr (C.width_phases < C.stride.w) {
-#pragma unroll
-    for (int i = 0; i < C.width_phases; ++i)
-      if (slot == i) phase = phase_with_taps(C, i);
-  }
-  return phase;
-}
-
-/// A row of a wide block as a line and the phase of an output along the width.
-template <GemmConfig C>
-struct RowPlace {
-  int line, phase;
-  __device__ explicit RowPlace(int row) {
-    constexpr int slots = C.width_slots;
-    if constexpr (C.channel_rows) {
-      constexpr int channels = C.channels_per_block;
-      line = row / (channels * slots) * channels + row % channels;
-      phase = phase_of_slot<C>(row / channels % slots);
-    } else {
-      line = row / slots, phase = phase_of_slot<C>(row % slots);
-    }
-  }
-};
-
-/// A line of a wide block: its channel, and its phases along depth and height.
-template <GemmConfig C, class Tables>
-struct BlockLine {
-  int channel, phase_d, phase_h;
-  bool exists;
-  __device__ BlockLine(const Tile& tile, int index) {
-    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
-    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
-    channel = tile.group * C.group_out + local;
-    constexpr Int3 first = first_phase(C);
-    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
-    exists = entry != 0xffffffff && local < C.group_out;
-  }
-};
-
-}  // namespace tconv::device
-// ---- ptx/store.cuh
-// Stores to memory that the kernel does not read.
-
-
-namespace tconv::device::ptx {
-
-/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
-/// and would keep loads from shared memory behind the store.
-__device__ inline void store(void* at, const uint4& value) {
-  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
-               "r"(value.y), "r"(value.z), "r"(value.w));
-}
-/// Fewer of them.
-__device__ inline void store(void* at, const uint2& value) {
-  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y));
-}
-__device__ inline void store(void* at, u32 value) {
-  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(value));
-}
-__device__ inline void store(void* at, u16 value) {
-  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value));
-}
-/// One element.
-template <class Element>
-__device__ inline void store(Element* at, const Element& value) {
-  if constexpr (sizeof(Element) == 4)
-    asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "f"(value));
-  else
-    asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value.bits));
-}
-
-}  // namespace tconv::device::ptx
-// ---- epilogue/panel_channel_store.cuh
-// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
-//
-// A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
-// [position][row], a few positions at a time, and leave 16 bytes a lane, or fewer where channels are not aligned for
-// it: those of a position are side by side in memory, and whole lines where they fill them. There are two buffers, so
-// that one is staged while the other is still being read.
-
-
-namespace tconv::device {
-
-/// `Member` is the warpgroup that stores.
-template <GemmConfig C, class Tables, class Member>
-struct PanelChannelStore {
-  using Element = ElementOf<C>;
-  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr int vector = channel_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
-  static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
-  using Sums = float[position_tiles][columns / 2];
-  using Vector = typename WordOf<vector* int(sizeof(Element))>::Type;
-
-  /// A position of the tile: how far its outputs are from those of the box's first one.
-  struct Place {
-    bool exists;
-    int image, d, h, w;  // d, h and w in outputs
-    i64 offset;
-
-    __device__ Place(const ForwardParams& p, int product, int column) {
-      if constexpr (C.panel_flat) {
-        constexpr Int3 extent = x_extent(C);
-        const int position = product * columns + column, row = position / extent.w;
-        w = position % extent.w, h = row % extent.h;
-        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
-        exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
-      } else {
-        const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
-        const int row = product / panels_per_row(C) * C.product_rows + own_row;
-        w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
-        h = C.box.d == 1 ? row : row % C.box.h, d = C.box.d == 1 ? 0 : row / C.box.h, image = 0;
-        exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
-      }
-      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
-      offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
-    }
-  };
-
-  /// The outputs of a row, and of those that follow in its vector.
-  struct Row {
-    Element* at;  // at the box's first position, outside the tensor perhaps
-    int channel, od, oh, ow, phase;
-    bool exists;
-
-    __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
-      const RowPlace<C> place(index);
-      const BlockLine<C, Tables> line(tile, place.line);
-      channel = line.channel, exists = line.exists, phase = place.phase;
-      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
-      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
-      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
-      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
-           i64(ow) * p.ys.w;
-    }
-
-    __device__ float bias(const ForwardParams& p, int further = 0) const {
-      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
-    }
-  };
-
-  /// An output of a row, and whether it exists.
-  struct Output {
-    Element* at;
-    int w;        // where it is along the width,
-    bool inside;  // and that it exists along the other dimensions
-    __device__ Output(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place)
-        : at(row.at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset),
-          w(row.ow + place.w),
-          inside(row.exists && place.exists && unsigned(row.od + place.d) < unsigned(p.out.d) &&
-                 unsigned(row.oh + place.h) < unsigned(p.out.h) && (C.images == 1 || tile.n + place.image < p.batch)) {}
-    __device__ bool exists(const ForwardParams& p) const { return inside && unsigned(w) < unsigned(p.out.w); }
-    /// The one so many further along the width.
-    __device__ Output further(const ForwardParams& p, int outputs) const {
-      Output result = *this;
-      result.at += i64(outputs) * p.ys.w, result.w += outputs;
-      return result;
-    }
-  };
-
-  /// Of a thread's two rows.
-  struct Outputs {
-    RowOutput<C> of_half[2];
-    __device__ Outputs(const ForwardParams& p, const Tile& tile)
-        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
-  };
-
-  /// The output channel of one of them; -1: it has none.
-  __device__ static int channel_of_half(const Tile& tile, int half) {
-    const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
-    return line.exists ? line.channel : -1;
-  }
-
-  /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
-                               const Sums& sum, int first_product) {
-    unsigned char* const of_group = memory - warp_index() % 4 * panel_store_bytes(C);
-    // A thread has the same vector of rows at all its positions.
-    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
-    const int row_index = thread() % vectors * vector, first = thread() / vectors;
-    const Row row(p, tile, row_index);
-    const Vector gap = biases(p, row);
-    Member::sync();  // others may still read what they stored of the tile before
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t) {
-      Output first_output(p, tile, row, Place(p, first_product + t, first));
-      if constexpr (row_by_row) asm volatile("" : "+l"(first_output.at));  // or it would be worked out for each store
-#pragma unroll
-      for (int column = 0; column < columns; column += part) {
-        constexpr int parts = ceil_div(columns, part), turns = ceil_div(part, together);
-        const int count = min_of(part, columns - column);
-        Element* const buffer = reinterpret_cast<Element*>(of_group) + (t * parts + column / part) % 2 * (part * pitch);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          if (C.rows < panel_rows && row_of(half) >= C.rows) break;
-          Element* const at = buffer + first_column_of_lane() * pitch + row_of(half);
-#pragma unroll
-          for (int n = 0; n < count / 8; ++n)
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-              at[(n * 8 + e) * pitch] =
-                  to_element<Element>(outputs.of_half[half](sum[t][(column / 8 + n) * 4 + half * 2 + e]));
-        }
-        Member::sync();
-        if (first >= together) continue;
-        // Places are not worked out for many parts at once: there are not registers enough.
-        int from = first;
-        if constexpr (!row_by_row) asm volatile("" : "+r"(from));
-        Vector value[turns];
-#pragma unroll
-        for (int k = 0; k < turns; ++k)
-          if ((k + 1) * together <= count || k * together + first < count)
-            value[k] = *reinterpret_cast<const Vector*>(buffer + (k * together + first) * pitch + row_index);
-#pragma unroll
-        for (int k = 0; k < turns; ++k) {
-          const int next = column + k * together;
-          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
-                                           : Output(p, tile, row, Place(p, first_product + t, next + from));
-          if ((k + 1) * together > count && k * together + first >= count) break;
-          if (output.exists(p)) ptx::store(output.at, value[k]);
-          fill_gaps(p, row, output, gap);
-        }
-      }
-    }
-  }
-
-  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
-  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
-    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
-    if (thread() >= together * vectors) return;
-    const Row row(p, tile, thread() % vectors * vector);
-    const Vector bias = biases(p, row);
-#pragma unroll 1
-    for (int product = first_product; product < first_product + position_tiles; ++product)
-#pragma unroll 1
-      for (int column = thread() / vectors; column < columns; column += together) {
-        const Output output(p, tile, row, Place(p, product, column));
-        if (output.exists(p)) ptx::store(output.at, bias);
-        fill_gaps(p, row, output, bias);
-      }
-  }
-
- private:
-  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
-  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
-  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
-
-  /// What outputs without taps hold at the channels of a vector.
-  __device__ static Vector biases(const ForwardParams& p, const Row& row) {
-    Vector result{};
-    if constexpr (C.fills || C.width_phases < C.stride.w) {
-      Element* const elements = reinterpret_cast<Element*>(&result);
-#pragma unroll
-      for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
-    }
-    return result;
-  }
-
-  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
-  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Vector& bias) {
-    if constexpr (C.width_phases < C.stride.w) {
-      if (row.phase != phase_with_taps(C, 0)) return;
-#pragma unroll
-      for (int empty = 0; empty < C.stride.w; ++empty) {
-        if (phase_has_taps(C, empty)) continue;
-        const Output beside = output.further(p, empty - phase_with_taps(C, 0));
-        if (beside.exists(p)) ptx::store(beside.at, bias);
-      }
-    }
-  }
-};
-
-}  // namespace tconv::device
-// ---- epilogue/vector_store.cuh
-// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
-// the staging buffer, of which the first and the last of a run may reach beyond it.
-
-
-namespace tconv::device {
-
-__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
-template <class Half>
-__device__ void store_pair(Half* at, float a, float b) {
-  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
-}
-
-/// Outputs between `at` and the vector boundary before it.
-template <int Vector, class Element>
-__device__ int skew_of(const Element* at) {
-  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
-}
-
-/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
-template <int Vector, class Element>
-__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
-  if (c >= first && c + Vector <= end) {
-    *reinterpret_cast<uint4*>(at + c) = value;
-  } else if (c + Vector > first && c < end) {
-    const Element* const elements = reinterpret_cast<const Element*>(&value);
-#pragma unroll
-    for (int i = 0; i < Vector; ++i)
-      if (c + i >= first && c + i < end) at[c + i] = elements[i];
-  }
-}
-
-}  // namespace tconv::device
-// ---- epilogue/panel_store.cuh
-// The epilogue of the panel kernel. A warp has 16 rows of the product, each of them a phase of a channel, and all
-// positions; it stores them by itself, eight rows at a time or, where they are one line, all 16, through shared memory
-// of its own.
-//
-// Where a product is a piece of a row of positions, the lines of these rows become runs of outputs with their
-// phases along the width interleaved. Runs are staged at the alignment they have in memory, so that all but their
-// ragged ends leave 16 bytes at a time. A product may cover several rows of positions, one after the other; where these
-// are whole rows of outputs, which follow one another in memory, several are one run. Where products are flat, they
-// cover all of the box, and its runs are staged together.
-
-
-namespace tconv::device {
-
-template <GemmConfig C, class Tables>
-struct PanelStore {
-  using Element = ElementOf<C>;
-  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
-  static constexpr int phases = C.width_phases, slots = C.width_slots, pass_lines = panel_pass_lines(C);
-  static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
-  static constexpr int runs_per_line = panel_runs(C);
-  static constexpr int vector = store_vector(C);
-  static_assert(are_whole_lines(slots));
-  static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
-  /// Lines of a run, and the lanes that have sums of it.
-  static constexpr int run_lines = device::run_lines(C), pass_runs = panel_pass_runs(C);
-  static constexpr int own_lanes = panel_line_lanes(C) * run_lines;
-  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
-  /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
-  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
-  static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
-  static constexpr int run_lanes = max_of(own_lanes, long_runs ? 16 : 8);
-  static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
-  using Sums = float[position_tiles][columns / 2];
-
-  /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
-  struct Run {
-    Element* at;
-    unsigned short first, end;
-  };
-
-  /// Of a thread's two rows.
-  struct Outputs {
-    RowOutput<C> of_half[2];
-    __device__ Outputs(const ForwardParams& p, const Tile& tile)
-        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
-  };
-  /// The output channel of one of a thread's two rows; -1: it has none.
-  __device__ static int channel_of_half(const Tile& tile, int half) {
-    const Line line(tile, first_line(half) + line_of_lane());
-    return line.exists ? line.channel : -1;
-  }
-
-  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
-  /// own.
-  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
-                               const Sums& sum, int first_product) {
-    Element* const staging = reinterpret_cast<Element*>(memory);
-    if constexpr (C.panel_flat) describe_rows(p, tile, flat_rows(memory));
-#pragma unroll
-    for (int first_half = 0; first_half < 2; first_half += halves) {
-      if (C.rows < panel_rows && first_line(first_half) * slots >= C.rows) break;
-      // Calls `stage(half)` for each half of the rows that is stored with this one.
-      const auto each_half = [&](const auto& stage) {
-#pragma unroll
-        for (int i = 0; i < halves; ++i) stage(first_half + i);
-      };
-      if constexpr (C.panel_flat) {
-        if (lane_index() < pass_runs)
-          flat_lines(memory)[lane_index()] =
-              FlatLine(LineRuns(p, tile, first_line(first_half) + lane_index() * run_lines));
-        each_half([&](int half) {
-#pragma unroll
-          for (int t = 0; t < position_tiles; ++t) stage_flat(staging, sum[t], outputs.of_half[half], half, t);
-        });
-        __syncwarp();
-        store_flat(p, tile, memory);
-        __syncwarp();
-      } else {
-        const LineRuns line(p, tile, first_line(first_half) + run_of_lane() * run_lines);
-        Run run;
-        const auto store_row = [&](int t, auto index) {
-          constexpr int of_run = index.value % C.run_rows;
-          if constexpr (of_run == 0) run = line.of_product(p, tile, first_product + t, index.value);
-          const Row<index.value> row{(of_run * run_lines + line_of_lane() % run_lines) * p.out.w, p.out.w};
-          each_half([&](int half) {
-            if constexpr (beside_gap)
-              stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
-            else if (stage_pairs(run, row))
-              stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
-            else
-              stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
-          });
-          if constexpr (of_run + 1 == C.run_rows || index.value + 1 == C.product_rows) {
-            __syncwarp();
-            store_runs(run, [&](int own) { return Staged{staging + own * line_stride}; });
-            __syncwarp();
-          }
-        };
-#pragma unroll
-        for (int t = 0; t < position_tiles; ++t) unrolled<C.product_rows>([&](auto index) { store_row(t, index); });
-      }
-    }
-  }
-
-  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
-  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
-    constexpr int runs = C.panel_flat ? box_rows(C) : position_tiles * product_runs(C);
-#pragma unroll
-    for (int half = 0; half < 2; half += halves) {
-      if (C.rows < panel_rows && first_line(half) * slots >= C.rows) break;
-      const LineRuns line(p, tile, first_line(half) + run_of_lane() * run_lines);
-      const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
-#pragma unroll 1
-      for (int i = 0; i < runs; ++i) {
-        const Run run = C.panel_flat ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
-                                     : line.of_product(p, tile, first_product + i / product_runs(C),
-                                                       i % product_runs(C) * C.run_rows);
-        store_runs(run, [&](int own) { return Filled(__shfl_sync(0xffffffff, bias, own * own_lanes)); });
-      }
-    }
-  }
-
- private:
-  using Line = BlockLine<C, Tables>;
-
-  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
-  /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
-  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
-  __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
-  __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
-  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
-
-  /// The outputs of a line: where they begin for the box, and which of them exist.
-  struct LineRuns {
-    Element* at;  // the first output of the box, outside the tensor perhaps
-    int od, oh, ow;
-    bool exists;
-
-    __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
-      const Line line(tile, index);
-      exists = line.exists;
-      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
-      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
-      ow = tile.origin.w * C.stride.w - C.padding.w;
-      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
-           ow;
-    }
-
-    /// A row of positions of the box, from output `low` on.
-    __device__ Run piece(const ForwardParams& p, const Tile& tile, int image, int d, int h, int low) const {
-      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
-                          unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
-                          (C.images == 1 || tile.n + image < p.batch);
-      Element* const row = at + image * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
-      int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
-      if constexpr (C.window > 1) {
-        constexpr int advance = box_advance(C) * C.stride.w;
-        const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
-        const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
-        if (tile.box_w > 0) first = max(first, aligned(0));
-        if (tile.box_w + 1 < p.boxes.w.by) end = min(end, aligned(advance));
-      }
-      Run run;
-      run.at = row + low;
-      run.first = static_cast<unsigned short>(first - low);
-      run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
-      return run;
-    }
-
-    /// A product, or of the rows that it covers those of a run, from `product_row` on.
-    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
-      const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
-      Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
-      if constexpr (whole_rows) {
-        const int rows =
-            min(min_of(C.run_rows, C.product_rows - product_row) * run_lines, p.out.h - (oh + h * C.stride.h));
-        if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
-      }
-      return run;
-    }
-  };
-
-  // Outputs of phases without taps are the bias. Lanes whose rows are padding stage as many of these as they can, those
-  // of the first phase that has taps the others.
-  static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
-  static constexpr bool beside_gap = phases == 1 && C.stride.w == 2;  // every output has one behind it
-
-  // Runs of several rows: no output may be staged where one of another row is.
-  static constexpr bool whole_rows = C.run_rows > 1;
-  static_assert(!whole_rows || (C.stride.h == run_lines && gaps == 0 && panels_per_row(C) == 1 && row_lead(C) >= 0));
-
-  /// Row `Index` of the product: where its outputs are staged behind those of the run's first row, and how many there
-  /// are. (Which sums are whose must be plain to the compiler, or it has them in memory.)
-  template <int Index>
-  struct Row {
-    static constexpr int first_column = Index * x_extent(C).w;
-    int place, width;
-  };
-
-  /// Calls `visit(phase, index)` for each of the phases without taps.
-  template <class Visit>
-  __device__ static void each_gap(const Visit& visit) {
-    int index = 0;
-#pragma unroll
-    for (int phase = 0; phase < C.stride.w; ++phase)
-      if (!phase_has_taps(C, phase)) visit(phase, index++);
-  }
-
-  /// What a lane stages of each position.
-  struct OfLane {
-    int phase;
-    bool gap = false;
-    __device__ explicit OfLane(int half) : phase(phase_of_slot<C>(slot_of_lane(half))) {
-      each_gap([&](int empty, int index) {
-        if (index < padding && slot_of_lane(half) == phases + index) phase = empty, gap = true;
-      });
-    }
-    __device__ Element value(float sum, const RowOutput<C>& output) const {
-      return to_element<Element>(padding > 0 && gaps > 0 && gap ? output.bias : output(sum));
-    }
-  };
-
-  /// Stages one number of each position: `each(phase, visit)` calls `visit(to, sum)` for those of the lane, `to` being
-  /// the first output of the position. Lanes part once, not at every position.
-  template <class Each>
-  __device__ static void stage_each(const RowOutput<C>& output, int half, const Each& each) {
-    const OfLane lane(half);
-    if (padding <= gaps || lane.phase >= 0)
-      each(lane.phase, [&](Element* to, float sum) { to[lane.phase] = lane.value(sum, output); });
-    if constexpr (gaps_left > 0) {
-      if (!lane.gap && lane.phase == phase_with_taps(C, 0))
-        each(lane.phase, [&](Element* to, float) {
-          each_gap([&](int empty, int index) {
-            if (index >= padding) to[empty] = to_element<Element>(output.bias);
-          });
-        });
-    }
-  }
-
-  /// Of a lane's two neighbouring columns, whether it stages the second one first. Words of the first ones alone would
-  /// be those of half the banks.
-  __device__ static bool second_first() {
-    if (sizeof(Element) == 2 || C.stride.w == 1) return false;
-    return slots >= 8 ? lane_index() % 4 >= 2 : line_of_lane() % 2 != 0;
-  }
-
-  /// Whether two neighbouring outputs are one store: all lines are aligned for it.
-  template <int Index>
-  __device__ static bool stage_pairs(const Run& run, const Row<Index>& row) {
-    if constexpr (C.stride.w > 1) return false;
-    return __all_sync(0xffffffff, (skew_of<2>(run.at) + row.place + Row<Index>::first_column) % 2 == 0);
-  }
-
-  /// Calls `visit(n, column, whole)` for each eight columns of a row: the columns from 8n on are positions of the row
-  /// from `column` on; all of them, but for the first and last ones.
-  template <int Index, class Visit>
-  __device__ static void each_eight(const Row<Index>& row, const Visit& visit) {
-    constexpr int width = panel_run_width(C);
-    constexpr int lowest = whole_rows ? ceil_div(row_lead(C), C.stride.w) : 0;
-    constexpr int end = whole_rows ? width - most_beyond_row : width;
-    constexpr int first = Row<Index>::first_column;
-#pragma unroll
-    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
-      const int column = n * 8 - first;
-      visit(n, column, column >= lowest && column + 8 <= end);
-    }
-  }
-  /// Whether a column of a row, which may be before it or behind, has an output of a phase.
-  template <int Index>
-  __device__ static bool is_of_row(const Row<Index>& row, int column, int phase) {
-    if constexpr (whole_rows)
-      return unsigned(column) < unsigned(panel_run_width(C)) &&
-             unsigned(column * C.stride.w + phase - row_lead(C)) < unsigned(row.width);
-    return unsigned(column) < unsigned(panel_run_width(C));
-  }
-  /// Calls `visit(to, sum)` for each of a lane's positions of a row; `at` is where the outputs of its first one go.
-  template <int Index, class Visit>
-  __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, const Row<Index>& row,
-                                       int phase, const Visit& visit) {
-    const int swapped = second_first();
-    Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
-    each_eight(row, [&](int n, int column, bool whole) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e)
-        if (whole || is_of_row(row, column + first_column_of_lane() + (e ^ swapped), phase))
-          visit(at_of[e] + column * C.stride.w, sum_of(sum, n, half, e, swapped));
-    });
-  }
-  /// A lane's sum of one of two neighbouring columns, or of the other one.
-  __device__ static float sum_of(const float (&sum)[columns / 2], int n, int half, int e, bool other) {
-    const int first = n * 4 + half * 2;
-    return other ? sum[first + 1 - e] : sum[first + e];
-  }
-  /// Where the outputs of a lane's first position are staged.
-  __device__ static Element* staged_at(Element* staging, const Run& run) {
-    return staging + run_of_lane() * line_stride + skew_of<vector>(run.at) + first_column_of_lane() * C.stride.w;
-  }
-
-  /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
-  /// those before; one is left then at the end of the run. The phase that has taps is the first: tap 0 is its.
-  template <int Index>
-  __device__ static void stage_beside_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
-                                           const RowOutput<C>& output, int half, const Row<Index>& row) {
-    static_assert(phase_with_taps(C, 0) == 0);
-    Element* const at = staged_at(staging, run);
-    const int skew = skew_of<2>(run.at);
-    each_position(at - skew, sum, half, row, 0, [&](Element* to, float value) {
-      const float own = output(value);
-      store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
-    });
-    if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
-  }
-
-  template <bool Pairs, int Index>
-  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
-                                   const RowOutput<C>& output, int half, const Row<Index>& row) {
-    Element* const at = staged_at(staging, run) + row.place;
-    if constexpr (Pairs) {
-      each_eight(row, [&](int n, int column, bool whole) {
-        const float low = output(sum[n * 4 + half * 2]), high = output(sum[n * 4 + half * 2 + 1]);
-        if (whole) return store_pair(at + column, low, high);
-        const int own = column + first_column_of_lane();
-        if (is_of_row(row, own, 0)) at[column] = to_element<Element>(low);
-        if (is_of_row(row, own + 1, 0)) at[column + 1] = to_element<Element>(high);
-      });
-    } else {
-      stage_each(output, half, [&](int phase, const auto& visit) { each_position(at, sum, half, row, phase, visit); });
-    }
-  }
-
-  __device__ static void stage_flat(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
-                                    int half, int product) {
-    constexpr int pitch = x_extent(C).w, rows = runs_per_line;
-    Element* const at = staging + run_of_lane() * line_stride + line_of_lane() % run_lines * (C.box.w * C.stride.w) +
-                        panel_flat_skew(C);
-    // Places are worked out again for each half of the rows: there are not registers enough to keep them.
-    int own = first_column_of_lane();
-    asm volatile("" : "+r"(own));
-    const int swapped = second_first();
-    Element* const own_at = at + own * C.stride.w;
-    Element* const at_of[2] = {own_at + (swapped ? C.stride.w : 0), own_at + (swapped ? 0 : C.stride.w)};
-    stage_each(output, half, [&](int, const auto& visit) {
-#pragma unroll
-      for (int n = 0; n < columns / 8; ++n) {
-        // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
-        const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
-        if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
-        // Without a halo, rows may follow one another here as they do there.
-        constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
-        const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float value = sum_of(sum, n, half, e, swapped);
-          if (whole) {
-            visit(at_of[e] + row * run_stride + column * C.stride.w, value);
-            continue;
-          }
-          int own_row = row, own_column = column + own + (e ^ swapped);
-#pragma unroll
-          for (int i = 0; i < ceil_div(8, pitch); ++i)
-            if (own_column >= pitch) own_column -= pitch, ++own_row;
-          if (own_column < C.box.w && own_row < rows) visit(at + own_row * run_stride + own_column * C.stride.w, value);
-        }
-      }
-    });
-  }
-
-  /// The run of a lane that stages it.
-  __device__ static Run run_of(const Run& run, int lane) {
-    const u64 at = reinterpret_cast<u64>(run.at);
-    const u32 low = __shfl_sync(0xffffffff, u32(at), lane), high = __shfl_sync(0xffffffff, u32(at >> 32), lane);
-    const u32 ends = __shfl_sync(0xffffffff, u32(run.first) | u32(run.end) << 16, lane);
-    Run result;
-    result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
-    result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
-    return result;
-  }
-
-  /// What a run is stored from: where its vectors are staged,
-  struct Staged {
-    const Element* from;
-    __device__ uint4 vector_at(int index) const { return *reinterpret_cast<const uint4*>(from + index); }
-    __device__ Element element_at(int index) const { return from[index]; }
-  };
-  /// or one number.
-  struct Filled {
-    u32 bits;
-    __device__ explicit Filled(u32 of_element) : bits(of_element) {}
-    __device__ uint4 vector_at(int) const {
-      const u32 word = sizeof(Element) == 2 ? bits | bits << 16 : bits;
-      return make_uint4(word, word, word, word);
-    }
-    __device__ Element element_at(int) const { return element_of<Element>(bits); }
-  };
-
-  /// Vectors are aligned in memory and in the staging buffer, and the first one may begin before the run: where a lane
-  /// stores, and from where, is a constant from its first vector on. `source_of(line)` is what the run of a line is
-  /// stored from.
-  template <class Source>
-  __device__ static void store_runs(const Run& of_lane, const Source& source_of) {
-    constexpr int lanes = run_lanes, unit = whole_unit, together = 4;
-    constexpr int vectors = run_stride / vector + (long_runs ? 7 : 0);  // from the beginning of a line of memory on
-    const int index = lane_index() % lanes;
-#pragma unroll
-    for (int line = 0; line < pass_runs; line += warp_size / lanes) {
-      const int own = line + lane_index() / lanes;
-      const Run run = lanes == own_lanes ? of_lane : run_of(of_lane, own * own_lanes);
-      const auto source = source_of(own);
-      const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
-      Element* const to = run.at - skew;
-      // Outputs from `head` to `tail` are whole vectors, or whole sectors.
-      const int place = index - (long_runs ? int(reinterpret_cast<u64>(to) / 16 % 8) : 0);
-      const int lead = long_runs ? skew_of<unit>(to) : 0;
-      const int head = min(round_up(begin + lead, unit) - lead, end), tail = max(head, ((end + lead) & -unit) - lead);
-      const u32 from_head = u32(place * vector - head), whole = u32(tail - head);
-      Element* own_to = to + place * vector;
-      asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
-#pragma unroll
-      for (int first = 0; first < vectors; first += lanes * together) {
-        uint4 value[together];
-        bool exists[together];
-#pragma unroll
-        for (int i = 0; i < together; ++i) {
-          const int next = first + i * lanes;
-          exists[i] = next < vectors && from_head + u32(next * vector) < whole;
-          if (long_runs ? exists[i] : next + place < vectors) value[i] = source.vector_at((place + next) * vector);
-        }
-#pragma unroll
-        for (int i = 0; i < together; ++i)
-          if (exists[i]) ptx::store(own_to + (first + i * lanes) * vector, value[i]);
-      }
-      // What is before them and behind them, a lane each.
-      const auto store_element = [&](int own, int limit) {
-        if (own < limit) ptx::store(to + own, source.element_at(own));
-      };
-      if constexpr (lanes >= 2 * unit && !beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
-        const bool behind = index >= lanes / 2;
-        store_element(behind ? tail + index - lanes / 2 : begin + index, behind ? end : head);
-      } else {
-        store_element(begin + index, head);
-        store_element(tail + index, end);
-      }
-    }
-  }
-
-  // ---- Flat products: a run is a row of a line, or a slice of rows that follow one another --------------------------
-  // Runs are described once for a tile, lines once for a pass.
-
-  static constexpr int line_runs = flat_runs_of_line(C);
-  struct FlatRow {
-    i64 offset;    // from the first output of the box
-    short d, h;    // outputs from it along depth and height
-    short staged;  // which staged row it begins with
-    short exists;  // its image is one of the batch
-  };
-  struct FlatLine {
-    Element* at;
-    int d, h;  // its first output, along the depth far outside where the line does not exist
-    __device__ explicit FlatLine(const LineRuns& line)
-        : at(line.at), d(line.exists ? line.od : -(1 << 30)), h(line.oh) {}
-  };
-  static_assert(sizeof(FlatRow) == run_entry_bytes && sizeof(FlatLine) == run_entry_bytes);
-  __device__ static FlatRow* flat_rows(unsigned char* memory) {
-    return reinterpret_cast<FlatRow*>(memory + panel_staging_bytes(C));
-  }
-  __device__ static FlatLine* flat_lines(unsigned char* memory) {
-    return reinterpret_cast<FlatLine*>(flat_rows(memory) + line_runs);
-  }
-
-  __device__ static void describe_rows(const ForwardParams& p, const Tile& tile, FlatRow* table) {
-    for (int run = lane_index(); run < line_runs; run += warp_size) {
-      const int row = run * C.run_rows, h = row % C.box.h * C.stride.h, slice = row / C.box.h;
-      const int d = slice % C.box.d * C.stride.d, image = slice / C.box.d;
-      table[run] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
-                    short(C.images == 1 || tile.n + image < p.batch)};
-    }
-  }
-
-  /// A run of a pass.
-  struct FlatRun {
-    Element* at;
-    int staged;  // where its output 0 is
-    bool exists;
-    __device__ FlatRun(const ForwardParams& p, unsigned char* memory, int index) {
-      const FlatRow row = flat_rows(memory)[index % line_runs];
-      const FlatLine line = flat_lines(memory)[index / line_runs];
-      exists =
-          row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
-      at = line.at + row.offset;
-      staged = index / line_runs * line_stride + row.staged * run_stride + panel_flat_skew(C);
-    }
-  };
-  static constexpr int flat_runs = pass_runs * line_runs;  // of a pass
-  static_assert(!(C.panel_flat && whole_rows) || C.run_rows == C.box.h);
-
-  __device__ static void store_flat(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
-    // Of every run the same outputs exist.
-    const int ow = tile.origin.w * C.stride.w - C.padding.w;
-    const int rows = min(C.run_rows * run_lines, p.out.h - (tile.origin.h * C.stride.h - C.padding.h));
-    const int first = max(0, -ow),
-              end = max(whole_rows ? rows * p.out.w : min(C.box.w * C.stride.w, p.out.w - ow), first);
-    // Strides of dimensions of size 1 are never stepped along.
-    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) |
-                        (p.out.h > (whole_rows ? C.box.h * run_lines : 1) ? p.ys.h : 0);
-    const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
-    // Slices are staged one after the other, with the rows of their halo between them.
-    constexpr bool in_staging = !whole_rows || run_stride * x_extent(C).h % vector == 0;
-    if (in_memory && in_staging && (panel_flat_skew(C) + first) % vector == 0)
-      store_flat_aligned(p, memory, first, end);
-    else
-      store_flat_joined(p, memory, first, end);
-  }
-
-  /// Runs are in memory as they are staged. A lane has the same vectors of several runs.
-  __device__ static void store_flat_aligned(const ForwardParams& p, unsigned char* memory, int first, int end) {
-    constexpr int most = ceil_div(C.run_rows * run_lines * C.box.w * C.stride.w, vector),
-                  lanes = min_of(most, warp_size);
-    constexpr int together = warp_size / lanes;  // runs
-    const Element* const staging = reinterpret_cast<const Element*>(memory) + first;
-    const int place = lane_index() % lanes, whole = (end - first) / vector;
-    if (lane_index() < lanes * together) {
-#pragma unroll 4
-      for (int index = lane_index() / lanes; index < flat_runs; index += together) {
-        const FlatRun run(p, memory, index);
-#pragma unroll
-        for (int i = 0; i < ceil_div(most, lanes); ++i) {
-          const int own = place + i * lanes;
-          if (run.exists && own < whole)
-            ptx::store(run.at + first + own * vector,
-                       *reinterpret_cast<const uint4*>(staging + run.staged + own * vector));
-        }
-      }
-    }
-    // What is behind the last whole vector.
-    const int tail = (end - first) % vector;
-    if (tail == 0) return;
-    for (int item = lane_index(); item < flat_runs * vector; item += warp_size) {
-      const FlatRun run(p, memory, item / vector);
-      const int own = whole * vector + item % vector;
-      if (run.exists && item % vector < tail) run.at[first + own] = staging[run.staged + own];
-    }
-  }
-
-  /// Runs are in memory otherwise: each vector is joined from two that are staged. Lanes take vectors in turn.
-  __device__ static void store_flat_joined(const ForwardParams& p, unsigned char* memory, int first, int end) {
-    constexpr int together = 2;
-    if (first == end) return;
-    const int vectors = (end - first + 2 * vector - 2) / vector;  // one more where it begins between them
-    const Element* const staging = reinterpret_cast<const Element*>(memory);
-    int run = lane_index() / vectors, index = lane_index() % vectors;
-    const int next_run = warp_size / vectors, next_index = warp_size % vectors;
-#pragma unroll 1
-    for (int item = 0; item < flat_runs * vectors; item += warp_size * together) {
-      Element* at[together];
-      int begins[together];  // with this output of the run
-      Words<4> value[together];
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const FlatRun own(p, memory, min(run, flat_runs - 1));
-        at[i] = own.at;
-        const int c = first + index * vector - skew_of<vector>(at[i] + first);
-        const int place = own.staged + c, shift = (place % vector + vector) % vector;
-        const auto* const staged = reinterpret_cast<const Words<4>*>(staging + (place - shift));
-        // Nothing is staged before the first run.
-        value[i] = shifted<Element>(place < shift ? Words<4>{} : staged[0], staged[1], shift);
-        begins[i] = own.exists && run < flat_runs ? c : end;
-        run += next_run, index += next_index;
-        if (index >= vectors) index -= vectors, ++run;
-      }
-#pragma unroll
-      for (int i = 0; i < together; ++i) {
-        const Words<4>& v = value[i];
-        device::store_vector<vector>(at[i], first, end, begins[i],
-                                     make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
-      }
-    }
-  }
-};
-
-}  // namespace tconv::device
 // ---- ptx/barrier.cuh
 // Barriers: mbarrier in shared memory (sm_90), and named barriers of part of a block.
 
@@ -3088,60 +1972,298 @@ __device__ inline void named_sync(int name, int threads) {
 }
 
 }  // namespace tconv::device::ptx
-// ---- ptx/wgmma.cuh
-// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
-// second in shared memory.
-//
-// The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
-// that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
-// warp's 16 x 8 tile of columns 8n to 8n + 7.
+// ---- panel/roles.cuh
+// Who does what in a block of the panel kernel. A block has teams; of a team, the first warpgroups fill panels, and
+// each of the others is a member that multiplies and stores.
 
 
-namespace tconv::device::ptx {
+namespace tconv::device {
 
-/// Describes an operand of N rows by eight words at `address`: [row / 8][word / 4][row % 8][word % 4], without
-/// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
-__device__ inline u64 wgmma_operand(u32 address) {
-  constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
-  // All lanes have the same address; saying so lets it live in a uniform register.
-  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
-  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+template <GemmConfig C>
+struct PanelRoles {
+  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
+  __device__ static int team() { return threadIdx.x / team_threads; }
+  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
+  /// the box.
+  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
+  __device__ static int block() { return member() / C.box_parts; }
+  __device__ static int part() { return member() % C.box_parts; }
+  /// And which of its warpgroup it is.
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  /// The threads of a team that fill panels; the others multiply and store.
+  struct Loaders {
+    __device__ static int index() { return threadIdx.x % team_threads; }
+    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
+  };
+  /// A warpgroup that multiplies.
+  struct Member {
+    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
+  };
+
+  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
+  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
+  __device__ static void wait_for_previous() {
+    if constexpr (!C.turned) ptx::wait_for_previous();
+  }
+};
+
+}  // namespace tconv::device
+// ---- sizes/panel.cuh
+// Sizes of the panel kernel (panel_gemm.cuh): panels, who fills them, and products. Products have 64 rows; of rows that
+// the plan does not have they read what lies there, and nothing is stored. A panel is a chunk of x as wgmma reads it:
+// slices of 16 bytes of channels, [slice][position].
+
+
+namespace tconv::device {
+
+constexpr int panel_slices(const GemmConfig& c) { return c.chunk_words / 4; }
+/// Positions from a slice to the next. Channels last, eight lanes write neighbouring slices: their banks must
+/// differ.
+constexpr int panel_slice_stride(const GemmConfig& c) {
+  const int positions = c.x_phases * x_phase_stride(c), residue = 8 / panel_slices(c);
+  return c.x_channels_last ? positions + ((residue - positions) % 8 + 8) % 8 : positions;
+}
+constexpr int panel_slice_bytes(const GemmConfig& c) { return panel_slice_stride(c) * 16; }
+/// In fp32 heads, then remainders.
+constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * panel_slice_bytes(c); }
+/// Behind them where x is scaled: the scale, and the largest numbers of its inputs, one for each warp that filled the
+/// panel.
+constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
+constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
+constexpr int panel_bytes(const GemmConfig& c) {
+  return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 
-/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
-/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
-__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
-  constexpr u64 position_stride = u64(128 / 16) << 32;
-  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
-  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
+// Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
+// Channels last, the slices of a position are side by side.
+/// Positions that a thread loads together.
+constexpr int panel_unit(const GemmConfig& c) { return c.x_vector >= 2 && !c.x_channels_last ? 2 : 1; }
+constexpr int panel_units(const GemmConfig& c, int lanes) { return ceil_div(x_inputs(c) / panel_unit(c), lanes); }
+constexpr int panel_depth(const GemmConfig& c, int lanes) {
+  return ceil_div(panel_slices(c), panel_loaders(c) / lanes);
+}
+constexpr int panel_lanes(const GemmConfig& c) {
+  if (c.x_channels_last) return panel_loaders(c) / panel_slices(c);
+  int best = panel_loaders(c);
+  for (int lanes = best / 2; lanes >= warp_size; lanes /= 2)
+    if (panel_units(c, lanes) * panel_depth(c, lanes) < panel_units(c, best) * panel_depth(c, best)) best = lanes;
+  return best;
+}
+/// Whether threads can fill panels: they keep a bit for each of their units.
+constexpr bool fills_panels(const GemmConfig& c) {
+  return x_inputs(c) % panel_unit(c) == 0 && panel_lanes(c) * panel_unit(c) % c.x_phases == 0 &&
+         panel_units(c, panel_lanes(c)) <= 32;
+}
+/// Registers that hold a unit: the elements of a slice at one or two positions, where 16-bit ones take no less.
+constexpr int panel_unit_registers(const GemmConfig& c) {
+  if (c.x_channels_last) return channels_per_word(c) * element_bytes(c);
+  return 4 * channels_per_word(c) * (element_bytes(c) == 2 ? 1 : panel_unit(c));
+}
+constexpr int filling_registers(const GemmConfig& c) {
+  const int lanes = panel_lanes(c), units = panel_units(c, lanes);
+  return c.fill_buffers * units * panel_depth(c, lanes) * panel_unit_registers(c) + 2 * units;
 }
 
-/// Orders register and shared-memory accesses before the products that follow.
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/// Waits until all but the newest `Pending` groups of products are complete.
-template <int Pending>
-__device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+// Products.
+constexpr int panel_rows = 64;
+/// Products that share a row of positions.
+constexpr int panels_per_row(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? 1 : c.box.w / c.panel_columns;
+}
+/// Rows of the x tile, and the row of it a row of the box is.
+constexpr int x_row_of(const GemmConfig& c, int box_row) {
+  const Int3 e = x_extent(c);
+  const int h = box_row % c.box.h, slice = box_row / c.box.h;
+  return ((slice / c.box.d) * e.d + slice % c.box.d) * e.h + h;
+}
+/// Where a product's positions begin in the panel.
+constexpr int panel_start(const GemmConfig& c, int tile) {
+  if (c.panel_flat) return tile * c.panel_columns;
+  return x_row_of(c, tile / panels_per_row(c) * c.product_rows) * x_extent(c).w +
+         tile % panels_per_row(c) * c.panel_columns;
+}
+/// How much further in the panel the positions of the second part of the box begin; -1 where its products do not lie as
+/// those of the first do.
+constexpr int panel_part_stride(const GemmConfig& c) {
+  const int stride = panel_start(c, c.position_tiles) - panel_start(c, 0);
+  for (int tile = 1; tile < c.position_tiles; ++tile)
+    if (panel_start(c, c.position_tiles + tile) - panel_start(c, tile) != stride) return -1;
+  return stride;
+}
+/// Rows of the x tile a flat tile reaches.
+constexpr int panel_flat_rows(const GemmConfig& c) { return x_row_of(c, box_rows(c) - 1) + 1; }
+
+/// fp32: sums of a few products that are formed while others are added.
+constexpr int split_buffers(const GemmConfig& c) { return c.panel_columns / 2 * (c.position_tiles + 2) <= 128 ? 2 : 1; }
+/// fp32: steps whose products the tensor core sums: two or three octets, fewer where there are few in all.
+constexpr int split_steps(const GemmConfig& c) {
+  if (substeps_of(c) > 1 || short_sums(c)) return 1;
+  return c.steps_per_slab % 3 == 0 ? 3 : min_of(2, c.steps_per_slab);
 }
 
-template <int Registers>
-__device__ inline void registers_increase() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}  // namespace tconv::device
+// ---- sizes/panel_store.cuh
+// Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, one run for each line and
+// each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
+// Channels last, a warpgroup stages a few positions of all rows at a time.
+
+
+namespace tconv::device {
+
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
 }
-template <int Registers>
-__device__ inline void registers_decrease() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
+/// Rows that are whole lines: eight, or the 16 of a warp.
+constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
+/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
+constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
+constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
+/// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
+constexpr int panel_flat_skew(const GemmConfig& c) {
+  const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
+  return (first % v + v) % v;
+}
+/// Runs of a product; the last one has fewer rows perhaps.
+constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+
+// Where runs are several whole rows:
+/// how many lines are one run,
+constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
+constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
+/// how many outputs before its row the first position begins,
+constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
+/// and how many positions at the end of a box's row may be beyond it.
+constexpr int most_beyond_row = 8;
+constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
+  const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
+  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
+  if (!rows_follow || c.width_phases < c.stride.w) return false;
+  // Flat products have every row as it is.
+  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
 }
 
-/// Sums of products that were waited for: to the compiler they are written here.
-template <int Count>
-__device__ inline void wgmma_sums(float (&sums)[Count]) {
-#pragma unroll
-  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+/// Elements between two staged runs; of flat products, between two rows.
+constexpr int panel_run_stride(const GemmConfig& c) {
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
+  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  return round_up(width * c.run_rows + v - 1, v);
+}
+/// Runs that flat products have of a line.
+constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.run_rows; }
+/// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
+constexpr int panel_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
+  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  return pad_to_bank(words, residue) * 4 / element_bytes(c);
+}
+constexpr int panel_staging_bytes(const GemmConfig& c) {
+  return round_up(panel_pass_runs(c) * panel_line_stride(c) * element_bytes(c), 16);
 }
 
-}  // namespace tconv::device::ptx
+// Channels last.
+/// Channels last, how many channels are stored at once: those of 16 bytes, or fewer where they are not aligned for it.
+constexpr int channel_vector(const GemmConfig& c) {
+  int v = store_vector(c);
+  while (v > 1 && (c.y_channels < v || c.channels_per_block % v != 0 || c.group_out % v != 0)) v /= 2;
+  return v;
+}
+/// Positions of a warpgroup that are staged at a time.
+constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
+/// Elements between two positions: lanes write two words of four positions, or four of eight.
+constexpr int staged_pitch(const GemmConfig& c) {
+  return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
+}
+
+/// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
+constexpr int panel_store_bytes(const GemmConfig& c) {
+  // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
+  // more than the last panel.
+  const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
+  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
+  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
+    const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
+    return max_of(round_up(staged, 16), read);
+  }
+  return max_of(
+      panel_staging_bytes(c) + (c.panel_flat ? (flat_runs_of_line(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
+      read);
+}
+
+}  // namespace tconv::device
+// ---- sizes/panel_team.cuh
+// Sizes of a team of the panel kernel: shared memory, barriers, and sums that tiles share.
+
+
+namespace tconv::device {
+
+constexpr int panel_team_bytes(const GemmConfig& c) {
+  return round_up(
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
+}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
+constexpr int panel_shared_bytes(const GemmConfig& c) {
+  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
+         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+}
+
+/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
+constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
+constexpr int partial_bytes(const GemmConfig& c) {
+  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
+
+/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
+/// of a tile in their slots.
+constexpr bool allows_turns(const GemmConfig& c) {
+  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
+}
+
+}  // namespace tconv::device
+// ---- panel/shared.cuh
+// The shared memory of the panel kernel: weights that are there to stay, then for each team its panels, its rings of
+// weights and what its epilogue passes through; then the barriers of all of them.
+
+
+namespace tconv::device {
+
+/// What a team has of it.
+template <GemmConfig C>
+struct PanelShared {
+  u32 resident_weights;
+  unsigned char* panels;
+  u32 weights;
+  unsigned char* store;
+  u32 barriers;
+  __device__ explicit PanelShared(int team) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
+    resident_weights = ptx::shared_address(memory);
+    panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
+    weights = ptx::shared_address(panels) + panels_bytes;
+    store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
+    barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
+               (1 + team * panel_team_barriers(C)) * 8;
+  }
+  __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
+  __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
+  __device__ u32 weights_full(int block, int slot) const {
+    return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
+  }
+  __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
+  /// The ring of weights of a channel block.
+  __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
+  __device__ static u32 weights_resident() { return PanelShared(0).barriers - 8; }
+  /// Of a warpgroup that multiplies, where they take turns.
+  __device__ static u32 turn(int index) { return PanelShared(C.teams).barriers + index * 8; }
+};
+
+}  // namespace tconv::device
 // ---- ptx/bulk_copy.cuh
 // cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
 // multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
@@ -3598,146 +2720,22 @@ struct XPanel {
 };
 
 }  // namespace tconv::device
-// ---- panel_gemm.cuh
-// The panel kernel (sm_90a): the product on wgmma, with both operands in shared memory.
-//
-//   rows     64 (phase, output channel) rows of the plan
-//   columns  positions, `panel_columns` for each product, `position_tiles` products side by side
-//   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
-//
-// x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
-// descriptors: a wide product reads shared memory less than the tensor cores work.
-//
-// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
-// team stores, or its x is under way, the tensor cores work for the other one, or for another block; where they are in
-// one block, they multiply in turns. Or a team has
-// several that multiply and read the same panels: each a channel block of its own, so that x is fetched and turned once
-// for them; or parts of one box, so that weights are fetched once.
-//
-// Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
-// channel blocks read the same x, it is turned once for all.
-//
-// Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
-// last one to come adds them all, always in the same order, and stores.
-//
-// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
-// each team streams them through a ring.
-//
-// C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
+// ---- panel/fill.cuh
+// How panels are filled: by the threads of loading warpgroups, which pass x through registers (tiles/x_panel.cuh), or
+// where x was turned before, by one thread that copies it.
 
 
 namespace tconv::device {
 
-template <GemmConfig C, class Tables, class Wgmma>
-struct PanelGemm {
-  static constexpr int threads = warpgroup_size * warpgroups_of(C);
-  static constexpr int chunks = chunks_of(C), octets = substeps_of(C);
-  static constexpr bool resident = C.resident_steps > 0, split = splits(C.math);
+template <GemmConfig C, class Tables>
+struct PanelFill {
+  static constexpr int chunks = chunks_of(C);
   static constexpr bool scaled = scales(C.math);
-  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
-  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
-  static constexpr int group_steps = C.steps_per_slab;  // steps whose products are issued together
-  static_assert(C.rows <= panel_rows);
-
-  static constexpr int loaders = panel_loaders(C), team_threads = loaders + members_of(C) * warpgroup_size;
-  __device__ static int team() { return threadIdx.x / team_threads; }
-  /// Of a thread that multiplies: which warpgroup of the team it is in, the channel block it works on, and the part of
-  /// the box.
-  __device__ static int member() { return (Loaders::index() - loaders) / warpgroup_size; }
-  __device__ static int block() { return member() / C.box_parts; }
-  __device__ static int part() { return member() % C.box_parts; }
-  /// The threads of a team that fill panels; the others multiply and store.
-  struct Loaders {
-    __device__ static int index() { return threadIdx.x % team_threads; }
-    __device__ static void sync() { ptx::named_sync(1 + multiplying_warpgroups(C) + team(), loaders); }
-  };
+  using Roles = PanelRoles<C>;
+  using Loaders = typename Roles::Loaders;
+  using Shared = PanelShared<C>;
   using Panel = XPanel<C, Loaders>;
-  /// A warpgroup that multiplies.
-  struct Member {
-    __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
-  };
-  using Store = typename Select<C.channel_rows, PanelChannelStore<C, Tables, Member>, PanelStore<C, Tables>>::Type;
   using Schedule = TeamSchedule<C, Tables>;
-
-  struct Shared {
-    u32 resident_weights;
-    unsigned char* panels;
-    u32 weights;
-    unsigned char* store;
-    u32 barriers;
-    __device__ explicit Shared(int team) {
-      extern __shared__ __align__(128) unsigned char memory[];
-      constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
-      resident_weights = ptx::shared_address(memory);
-      panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
-      weights = ptx::shared_address(panels) + panels_bytes;
-      store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
-      barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
-                 (1 + team * panel_team_barriers(C)) * 8;
-    }
-    __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
-    __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
-    __device__ u32 weights_full(int block, int slot) const {
-      return panel_full(2 * (C.panel_stages + block * C.stages) + slot);
-    }
-    __device__ u32 weights_empty(int block, int slot) const { return weights_full(block, C.stages + slot); }
-    /// The ring of weights of a channel block.
-    __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
-    __device__ static u32 weights_resident() { return Shared(0).barriers - 8; }
-    /// Of a warpgroup that multiplies, where they take turns.
-    __device__ static u32 turn(int index) { return Shared(C.teams).barriers + index * 8; }
-  };
-
-  __device__ static void run(const ForwardParams& p) {
-    constexpr int warps = warpgroup_size / warp_size;
-    ptx::let_next_begin();
-    if (threadIdx.x == 0) {
-      for (int team = 0; team < C.teams; ++team) {
-        const Shared shared(team);
-        for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : loaders / warp_size);
-          ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
-        }
-        for (int block = 0; block < C.team_blocks; ++block)
-          for (int i = 0; i < C.stages; ++i) {
-            ptx::barrier_init(shared.weights_full(block, i), 1);
-            ptx::barrier_init(shared.weights_empty(block, i), warps * C.box_parts);
-          }
-      }
-      ptx::barrier_init(Shared::weights_resident(), 1);
-      for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
-      ptx::barrier_init_fence();
-    }
-    __syncthreads();
-    const Shared shared(team());
-    if (Loaders::index() < loaders) {
-      ptx::registers_decrease<loading_registers(C)>();
-      if (resident && threadIdx.x == 0) {
-        wait_for_previous();
-        load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
-      }
-      if constexpr (C.turned) {
-        // A warp for x, and one for the weights of each channel block.
-        static_assert(C.team_blocks <= 3 && C.loaders == 1);
-        const int warp = Loaders::index() / warp_size;
-        if (lane_index() == 0 && warp == 0) copy_x(p, shared);
-        if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks) copy_weights(p, shared, warp - 1);
-      } else {
-        load_x(p, shared);
-      }
-    } else {
-      if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
-      multiply_and_store(p, shared);
-    }
-  }
-
-  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
-  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
-  __device__ static void wait_for_previous() {
-    if constexpr (!C.turned) ptx::wait_for_previous();
-  }
-
-  // ---- The loading warpgroups -----------------------------------------------------------------------
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
@@ -3746,7 +2744,7 @@ struct PanelGemm {
     typename Panel::Loader loader;
     int chunk = 0;
 
-    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, team()) { seek(); }
+    __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
     __device__ void seek() {
       Tile tile;
       if (schedule.seek_products(p, tile)) loader.seek(p, tile);
@@ -3768,7 +2766,7 @@ struct PanelGemm {
   /// Fills panels from one buffer while the other is being loaded, where there are two.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
-    wait_for_previous();
+    Roles::wait_for_previous();
     source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
@@ -3810,23 +2808,12 @@ struct PanelGemm {
     }
   }
 
-  /// The bits of the largest number of a panel.
-  __device__ static u32 largest_of(const unsigned char* panel) {
-    u32 largest = 0;
-#pragma unroll
-    for (int i = 0; i < C.loaders; ++i) {
-      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
-      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
-    }
-    return largest;
-  }
-
   /// Copies panels that were turned before.
   __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
     ptx::wait_for_previous();
     Ring<C.panel_stages> panel;
     Tile tile;
-    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+    for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
                                     ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
@@ -3840,11 +2827,117 @@ struct PanelGemm {
     }
   }
 
-  /// Copies the weights of a channel block.
-  __device__ static void copy_weights(const ForwardParams& p, const Shared& shared, int block) {
+ private:
+  /// The bits of the largest number of a panel.
+  __device__ static u32 largest_of(const unsigned char* panel) {
+    u32 largest = 0;
+#pragma unroll
+    for (int i = 0; i < C.loaders; ++i) {
+      const uint4 of_warp = reinterpret_cast<const uint4*>(panel + panel_largest_place(C))[i];
+      largest = max(largest, max(max(of_warp.x, of_warp.y), max(of_warp.z, of_warp.w)));
+    }
+    return largest;
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/weights.cuh
+// The weights of the panel kernel, in the order its products take them: there to stay, streamed by the threads that
+// multiply, or where x is copied, by a loading thread.
+//
+// Of each kind, `next` is the slab whose products are next, and `refill` says that the products of a slab are complete.
+
+
+namespace tconv::device {
+
+/// The slabs of weights of a channel block. All threads keep count, one copies; where parts of the box share them, one
+/// of the first part. It fills a slot one slab later then, so that it need not wait for the other part.
+template <GemmConfig C, class Tables>
+struct StreamedWeights {
+  static constexpr int group_steps = C.steps_per_slab;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  const ForwardParams& p;
+  const Shared& shared;
+  TeamSchedule<C, Tables> schedule;
+  const unsigned char* packed = nullptr;  // of the tile
+  int steps = 0, chunk = 0, step = 0;     // of the next slab
+  Ring<C.stages> next;
+  Ring<C.stages> before;  // the one used last, where that is still to be filled again
+  bool waits = false;
+
+  __device__ StreamedWeights(const ForwardParams& params, const Shared& s)
+      : p(params), shared(s), schedule(params, Roles::team()) {
+    seek();
+    Roles::wait_for_previous();
+#pragma unroll 1
+    for (int slot = 0; slot < C.stages; ++slot)
+      if (Roles::part() == 0) copy(slot);
+  }
+  __device__ void seek() {
+    Tile tile;
+    if (!schedule.seek_products(p, tile)) return;
+    tile.channel_block += Roles::block();
+    steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+  }
+  __device__ void copy(int slot) {
+    if (schedule.done()) return;
+    if (Roles::thread() == 0)
+      load_slab<C>(shared.weights_of(Roles::block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps,
+                   steps, shared.weights_full(Roles::block(), slot));
+    step += group_steps;
+    if (step == steps) {
+      step = 0;
+      if (++chunk == chunks_of(C)) {
+        chunk = 0;
+        schedule.advance();
+        seek();
+      }
+    }
+  }
+  /// Fills a slot again whose products are complete, as far as this warp knows.
+  __device__ void refill(const Ring<C.stages>& used) {
+    release(shared.weights_empty(Roles::block(), used.slot));
+    if constexpr (C.box_parts == 1) {
+      fill(used);
+    } else if (Roles::part() == 0) {
+      if (waits) fill(before);
+      before = used, waits = true;
+    }
+  }
+  __device__ void fill(const Ring<C.stages>& used) {
+    if (Roles::thread() == 0) ptx::barrier_wait(shared.weights_empty(Roles::block(), used.slot), used.parity);
+    copy(used.slot);
+  }
+};
+
+/// Of weights that are there to stay.
+template <GemmConfig C>
+struct ResidentWeights {
+  Ring<1> next;
+  __device__ ResidentWeights(const ForwardParams&, const PanelShared<C>&) {
+    PanelRoles<C>::wait_for_previous();
+    ptx::barrier_wait(PanelShared<C>::weights_resident(), 0);
+  }
+  __device__ void refill(const Ring<1>&) {}
+};
+
+/// Of weights that loading threads see to.
+template <GemmConfig C, class Tables>
+struct CopiedWeights {
+  static constexpr int group_steps = C.steps_per_slab;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  const Shared& shared;
+  Ring<C.stages> next;
+  __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
+  __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(Roles::block(), used.slot)); }
+
+  /// What the loading thread does for a channel block.
+  __device__ static void copy(const ForwardParams& p, const Shared& shared, int block) {
     Ring<C.stages> ring;
     Tile tile;
-    for (Schedule schedule(p, team()); schedule.seek_products(p, tile); schedule.advance()) {
+    for (TeamSchedule<C, Tables> schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
       tile.channel_block += block;
       const unsigned char* const packed = schedule.weights(p, tile);
       const int steps = Tables::steps(tile.type);
@@ -3859,192 +2952,83 @@ struct PanelGemm {
         }
     }
   }
+};
 
-  // ---- Products and stores -------------------------------------------------------------------------
+template <GemmConfig C, class Tables>
+using PanelWeights =
+    typename Select<(C.resident_steps > 0), ResidentWeights<C>,
+                    typename Select<C.turned, CopiedWeights<C, Tables>, StreamedWeights<C, Tables>>::Type>::Type;
 
-  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+}  // namespace tconv::device
+// ---- ptx/wgmma.cuh
+// wgmma (sm_90a): products of a warpgroup, 64 x N; the first operand is in registers or in shared memory, the
+// second in shared memory.
+//
+// The instruction itself is written by codegen.cpp for the N of the layer. The operand in registers lies as
+// that of mma.sync does, warp by warp: warp w has rows 16w to 16w + 15. So do the sums: d[4n…4n + 3] is a
+// warp's 16 x 8 tile of columns 8n to 8n + 7.
 
-  /// The tile of a member of the team.
-  __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
-    Tile tile = schedule.tile(p);
-    tile.channel_block += block();
-    return tile;
-  }
 
-  /// The slabs of weights of a channel block, in the order its products take them. All threads keep count, one copies;
-  /// where parts of the box share them, one of the first part. It fills a slot one slab later then, so that it need not
-  /// wait for the other part.
-  struct WeightStream {
-    const ForwardParams& p;
-    const Shared& shared;
-    Schedule schedule;
-    const unsigned char* packed = nullptr;  // of the tile
-    int steps = 0, chunk = 0, step = 0;     // of the next slab
-    Ring<C.stages> next;                    // the slab whose products are next
-    Ring<C.stages> before;                  // the one used last, where that is still to be filled again
-    bool waits = false;
+namespace tconv::device::ptx {
 
-    __device__ WeightStream(const ForwardParams& params, const Shared& s)
-        : p(params), shared(s), schedule(params, team()) {
-      seek();
-      wait_for_previous();
-#pragma unroll 1
-      for (int slot = 0; slot < C.stages; ++slot)
-        if (part() == 0) copy(slot);
-    }
-    __device__ void seek() {
-      Tile tile;
-      if (!schedule.seek_products(p, tile)) return;
-      tile.channel_block += block();
-      steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
-    }
-    __device__ void copy(int slot) {
-      if (schedule.done()) return;
-      if (thread() == 0)
-        load_slab<C>(shared.weights_of(block()) + slot * row_slab_bytes(C), packed, chunk, step, group_steps, steps,
-                     shared.weights_full(block(), slot));
-      step += group_steps;
-      if (step == steps) {
-        step = 0;
-        if (++chunk == chunks) {
-          chunk = 0;
-          schedule.advance();
-          seek();
-        }
-      }
-    }
-    /// Fills a slot again whose products are complete, as far as this warp knows.
-    __device__ void refill(const Ring<C.stages>& used) {
-      release(shared.weights_empty(block(), used.slot));
-      if constexpr (C.box_parts == 1) {
-        fill(used);
-      } else if (part() == 0) {
-        if (waits) fill(before);
-        before = used, waits = true;
-      }
-    }
-    __device__ void fill(const Ring<C.stages>& used) {
-      if (thread() == 0) ptx::barrier_wait(shared.weights_empty(block(), used.slot), used.parity);
-      copy(used.slot);
-    }
-  };
-  /// Of weights that are there to stay.
-  struct ResidentWeights {
-    Ring<1> next;
-    __device__ ResidentWeights(const ForwardParams&, const Shared&) {
-      wait_for_previous();
-      ptx::barrier_wait(Shared::weights_resident(), 0);
-    }
-    __device__ void refill(const Ring<1>&) {}
-  };
-  /// Of weights that loading threads see to.
-  struct CopiedWeights {
-    const Shared& shared;
-    Ring<C.stages> next;
-    __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
-    __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(block(), used.slot)); }
-  };
-  using Weights =
-      typename Select<resident, ResidentWeights, typename Select<C.turned, CopiedWeights, WeightStream>::Type>::Type;
+/// Describes an operand of N rows by eight words at `address`: [row / 8][word / 4][row % 8][word % 4], without
+/// swizzle, so that each 8 x 16-byte matrix the tensor core reads is contiguous.
+__device__ inline u64 wgmma_operand(u32 address) {
+  constexpr u64 word_stride = u64(128 / 16) << 16, row_stride = u64(256 / 16) << 32;
+  // All lanes have the same address; saying so lets it live in a uniform register.
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | word_stride | row_stride;
+}
 
-  /// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
-  /// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
-  struct Turns {
-    int index = team() * members_of(C) + member();
-    u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
+/// Describes an operand of N positions by eight words, the first of them at `address`: slices of four words lie
+/// `slice_bytes` apart, and in a slice a position follows its neighbour. So it may start at any position.
+__device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
+  constexpr u64 position_stride = u64(128 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
+}
 
-    __device__ void wait() {
-      if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
-    }
-    /// All products of the tile are issued.
-    __device__ void pass() const {
-      if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
-    }
-  };
+/// Orders register and shared-memory accesses before the products that follow.
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/// Waits until all but the newest `Pending` groups of products are complete.
+template <int Pending>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
 
-  __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
-    constexpr int warps = warpgroup_size / warp_size;
-    unsigned char* const memory = shared.store + (member() * warps + thread() / warp_size) * panel_store_bytes(C);
-    Weights weights(p, shared);
-    Ring<C.panel_stages> panel;
-    Turns turns;
-    const FirstOperands first(shared);
-    for (Schedule schedule(p, team()); !schedule.done(); schedule.advance()) {
-      const Tile tile = tile_of(schedule, p);
-      typename Store::Outputs outputs(p, tile);
-      if constexpr (C.fills) {
-        static_assert(!C.in_turns);
-        if (Tables::steps(tile.type) == 0) {
-          Store::fill(p, tile, outputs, part() * position_tiles);
-          continue;
-        }
-      }
-      float sum[position_tiles][registers];
-      if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
-        ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
-      turns.wait();
-      if constexpr (split) {
-        multiply_split(sum, p, tile, shared, first, weights, panel);
-        turns.pass();
-      } else {
-        multiply(sum, outputs, tile, shared, first, weights, panel, turns);
-      }
-      if constexpr (C.depth_splits > 1) {
-        unsigned char* const first = shared.store + member() * warps * panel_store_bytes(C);
-        if (!add_parts(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
-      }
-      Store::store(p, tile, memory, outputs, sum, part() * position_tiles);
-    }
-  }
+template <int Registers>
+__device__ inline void registers_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void registers_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
 
-  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
-  /// the warpgroup's own.
-  __device__ static bool add_parts(const ForwardParams& p, const Tile& tile, float (&sum)[position_tiles][registers],
-                                   u32* memory) {
-    static_assert(C.turned && !resident && !C.in_turns, "turned x has memory for them");
-    static_assert(C.depth_splits <= chunks && all_types_have_steps(), "who has no panel has not waited for zeros");
-    constexpr int words = member_sums(C);
-    const int place = tile.sum * members_of(C) + member();
-    float* const parts = p.partials + i64(place) * C.depth_splits * words + thread();
+/// Sums of products that were waited for: to the compiler they are written here.
+template <int Count>
+__device__ inline void wgmma_sums(float (&sums)[Count]) {
 #pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
-    __threadfence();
-    Member::sync();
-    if (thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
-    Member::sync();
-    const bool last = *memory + 1 == C.depth_splits;
-    Member::sync();
-    if (!last) return false;
-    __threadfence();
-    clear(sum);
-#pragma unroll 1
-    for (int split = 0; split < C.depth_splits; ++split)
-#pragma unroll
-      for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-        for (int i = 0; i < registers; ++i)
-          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
-    return true;
-  }
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(sums[i])::"memory");
+}
 
-  __device__ static void clear(float (&sum)[position_tiles][registers]) {
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int i = 0; i < registers; ++i) sum[t][i] = 0;
-  }
+}  // namespace tconv::device::ptx
+// ---- panel/operands.cuh
+// The operands of the panel kernel's products: descriptors of weights and of x in shared memory, and where the steps of
+// a tile find them. Steps are taken in groups whose products are issued together, a slab of weights each.
 
-  /// Where the weights of a group of steps are, from those that are there to stay or from the first slot.
-  __device__ static int slab_place_of(const Weights& weights, int chunk, int step) {
-    if constexpr (resident)
-      return (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
-    else
-      return weights.next.slot * row_slab_bytes(C);
-  }
-  /// The weights of an octet and a step of a group.
-  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelOperands {
+  static constexpr int group_steps = C.steps_per_slab;
+  static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
+  static constexpr bool resident = C.resident_steps > 0;
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Weights = PanelWeights<C, Tables>;
 
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
@@ -4055,33 +3039,24 @@ struct PanelGemm {
     return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
   }
 
-  /// Whether a panel is there already; the same for all lanes of a warp.
-  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
-    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
-    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
-  }
-
   /// Descriptors of what a warpgroup multiplies, in the first slots: everything else is a few additions away from them.
-  struct FirstOperands {
+  struct First {
     u64 weights, x;
-    __device__ explicit FirstOperands(const Shared& shared)
-        : weights(ptx::wgmma_operand(resident ? shared.resident_weights + block() * resident_bytes(C)
-                                              : shared.weights_of(block()))) {
+    __device__ explicit First(const Shared& shared)
+        : weights(ptx::wgmma_operand(resident ? shared.resident_weights + Roles::block() * resident_bytes(C)
+                                              : shared.weights_of(Roles::block()))) {
       static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
-      const int of_part = C.box_parts == 1 ? 0 : part() * panel_part_stride(C) * 16;
+      const int of_part = C.box_parts == 1 ? 0 : Roles::part() * panel_part_stride(C) * 16;
       x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
     }
   };
+
+  // ---- Steps -----------------------------------------------------------------------------------------
 
   /// Whether every type has its steps in one group: where they read is known for a whole tile then.
   __device__ static constexpr bool one_group_a_chunk() {
     for (int type = 0; type < C.types; ++type)
       if (Tables::steps(type) != group_steps) return false;
-    return true;
-  }
-  __device__ static constexpr bool all_types_have_steps() {
-    for (int type = 0; type < C.types; ++type)
-      if (Tables::steps(type) == 0) return false;
     return true;
   }
   /// Calls `group(step)` for each group of a tile's steps.
@@ -4103,10 +3078,22 @@ struct PanelGemm {
     }
   };
 
-  /// The first operands of a group of steps. Made before they are waited for.
-  struct Operands {
+  // ---- A group of steps ------------------------------------------------------------------------------
+
+  /// Where the weights of a group are, from those that are there to stay or from the first slot.
+  __device__ static int slab_place_of(const Weights& weights, int chunk, int step) {
+    if constexpr (resident)
+      return (resident_place(C, chunk) + slab_place(C, 0, step)) * step_bytes;
+    else
+      return weights.next.slot * row_slab_bytes(C);
+  }
+  /// The weights of an octet and a step of a group.
+  __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
+
+  /// The first operands of a group. Made before they are waited for.
+  struct Group {
     u64 weights, x[group_steps];
-    __device__ Operands(const FirstOperands& first, int slab, int slot, const Offsets& offsets)
+    __device__ Group(const First& first, int slab, int slot, const Offsets& offsets)
         : weights(uniform_further(first.weights, slab)) {
       if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
         const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
@@ -4119,16 +3106,118 @@ struct PanelGemm {
       }
     }
   };
+};
+
+}  // namespace tconv::device
+// ---- epilogue/row_output.cuh
+// What becomes of the sums of a row: scales are undone, and the bias is added.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct RowOutput {
+  static constexpr bool scaled = C.math == Math::half;  // others were scaled back when they were added
+  float bias = 0, factor = 1;
+
+  __device__ RowOutput() {}
+  /// Of an output channel; -1: there is none. The scale of its weights is kept until that of x is known.
+  __device__ RowOutput(const ForwardParams& p, int channel) {
+    if (channel < 0) return;
+    if (p.bias) bias = load_as_accumulator(static_cast<const ElementOf<C>*>(p.bias)[channel]);
+    if constexpr (scaled) factor = p.scales[channel];
+  }
+  __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
+};
+
+}  // namespace tconv::device
+// ---- panel/sums.cuh
+// The sums of a warpgroup of the panel kernel, and how tiles that share the depth of a sum add theirs.
+
+
+namespace tconv::device {
+
+/// What a thread has of them.
+template <GemmConfig C>
+using PanelSums = float[C.position_tiles][C.panel_columns / 2];
+
+template <GemmConfig C>
+__device__ void clear_sums(PanelSums<C>& sum) {
+#pragma unroll
+  for (int t = 0; t < C.position_tiles; ++t)
+#pragma unroll
+    for (int i = 0; i < C.panel_columns / 2; ++i) sum[t][i] = 0;
+}
+
+/// Sums of tiles that share the chunks of a depth.
+template <GemmConfig C, class Tables>
+struct PartialSums {
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  using Roles = PanelRoles<C>;
+  using Member = typename Roles::Member;
+  using Sums = PanelSums<C>;
+
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
+  /// the warpgroup's own.
+  __device__ static bool add(const ForwardParams& p, const Tile& tile, Sums& sum, u32* memory) {
+    static_assert(C.turned && C.resident_steps == 0 && !C.in_turns, "turned x has memory for them");
+    static_assert(C.depth_splits <= chunks_of(C) && all_types_have_steps(),
+                  "who has no panel has not waited for zeros");
+    constexpr int words = member_sums(C);
+    const int place = tile.sum * members_of(C) + Roles::member();
+    float* const parts = p.partials + i64(place) * C.depth_splits * words + Roles::thread();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+    __threadfence();
+    Member::sync();
+    if (Roles::thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
+    Member::sync();
+    const bool last = *memory + 1 == C.depth_splits;
+    Member::sync();
+    if (!last) return false;
+    __threadfence();
+    clear_sums<C>(sum);
+#pragma unroll 1
+    for (int split = 0; split < C.depth_splits; ++split)
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < registers; ++i)
+          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
+    return true;
+  }
+
+ private:
+  __device__ static constexpr bool all_types_have_steps() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) == 0) return false;
+    return true;
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/scaled_sums.cuh
+// Scales of panels (mma/scale.cuh), and of the sums of products that were scaled and not split.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct PanelScaledSums {
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  using Sums = PanelSums<C>;
 
   /// The scale of a panel; and of turned x, whether all of the panel is finite.
-  __device__ static uint2 scale_of(const Shared& shared, const Ring<C.panel_stages>& panel) {
+  __device__ static uint2 scale_of(const PanelShared<C>& shared, const Ring<C.panel_stages>& panel) {
     return *reinterpret_cast<const uint2*>(shared.panels + panel.slot * panel_bytes(C) + panel_scale_place(C));
   }
 
-  /// Of what is scaled, and not split: brings sums to the scale of the panel that is added next. False if it is not to
-  /// be added: nothing of it would be left beside the largest sums, which would not remain finite at its scale. (Of x
-  /// that is not turned before, scales of a tile never grow.)
-  __device__ static bool adopt(const uint2& of_panel, u32& scale, float (&sum)[position_tiles][registers]) {
+  /// Brings sums to the scale of the panel that is added next. False if it is not to be added: nothing of it would be
+  /// left beside the largest sums, which would not remain finite at its scale. (Of x that is not turned before, scales
+  /// of a tile never grow.)
+  __device__ static bool adopt(const uint2& of_panel, u32& scale, Sums& sum) {
     if (C.turned && (of_panel.x == any_scale || scale == any_scale)) {
       if (scale == any_scale) scale = of_panel.x;
       return true;
@@ -4148,12 +3237,12 @@ struct PanelGemm {
   }
 
   /// Undoes the scales of sums, or leaves it to the store. Of each of the thread's two rows.
-  __device__ static void unscale(u32 scale, float (&sum)[position_tiles][registers], typename Store::Outputs& outputs) {
+  __device__ static void unscale(u32 scale, Sums& sum, RowOutput<C> (&outputs)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const UnscaleSum whole(scale, outputs.of_half[half].factor);
+      const UnscaleSum whole(scale, outputs[half].factor);
       const float now = C.depth_splits > 1 ? whole.factor * whole.rest : whole.rest;
-      outputs.of_half[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
+      outputs[half].factor = C.depth_splits > 1 ? 1 : whole.factor;
       if (__all_sync(0xffffffff, now == 1)) continue;
 #pragma unroll
       for (int t = 0; t < position_tiles; ++t)
@@ -4162,17 +3251,62 @@ struct PanelGemm {
           if (r / 2 % 2 == half) sum[t][r] *= now;
     }
   }
+};
 
-  __device__ static void multiply(float (&sum)[position_tiles][registers], typename Store::Outputs& outputs,
-                                  const Tile& tile, const Shared& shared, const FirstOperands& first, Weights& weights,
-                                  Ring<C.panel_stages>& panel, const Turns& turns) {
+}  // namespace tconv::device
+// ---- panel/turns.cuh
+// Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
+// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct PanelTurns {
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  int index = Roles::team() * members_of(C) + Roles::member();
+  u32 parity = index == 0 ? 1 : 0;  // nobody is before the first one at first
+
+  __device__ void wait() {
+    if constexpr (C.in_turns) ptx::barrier_wait(Shared::turn(index), parity), parity ^= 1;
+  }
+  /// All products of the tile are issued.
+  __device__ void pass() const {
+    if constexpr (C.in_turns) release(Shared::turn(index + 1 == multiplying_warpgroups(C) ? 0 : index + 1));
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/products.cuh
+// Products of the panel kernel where a number is one operand: TF32, 16 bits, and fp32 numbers that are scaled and
+// rounded to fp16. All products of a tile are summed by the tensor core.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelProducts {
+  static constexpr int octets = substeps_of(C), position_tiles = C.position_tiles, group_steps = C.steps_per_slab;
+  static constexpr bool scaled = scales(C.math);
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Sums = PanelSums<C>;
+  using Operands = PanelOperands<C, Tables>;
+  using Weights = PanelWeights<C, Tables>;
+  using ScaledSums = PanelScaledSums<C>;
+
+  __device__ static void multiply(Sums& sum, RowOutput<C> (&outputs)[2], const Tile& tile, const Shared& shared,
+                                  const typename Operands::First& first, Weights& weights, Ring<C.panel_stages>& panel,
+                                  const PanelTurns<C>& turns) {
+    using Offsets = typename Operands::Offsets;
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
     const int first_of_tile = first_chunk(C, tile.split), end_of_tile = first_chunk(C, tile.split + 1);
     // Where all products are one group, the first one overwrites the sums: zeros would be written inside the
     // group.
-    constexpr bool one_group = chunks == 1 && C.types == 1 && one_group_a_chunk();
-    if constexpr (!one_group) clear(sum);
+    constexpr bool one_group = chunks_of(C) == 1 && C.types == 1 && Operands::one_group_a_chunk();
+    if constexpr (!one_group) clear_sums<C>(sum);
     if (steps == 0) return turns.pass();
     bool began = false, released = false;
     auto used_weights = weights.next;
@@ -4199,21 +3333,21 @@ struct PanelGemm {
       }
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       if constexpr (scaled) {
-        const uint2 of_panel = scale_of(shared, panel);
+        const uint2 of_panel = ScaledSums::scale_of(shared, panel);
         if (chunk == first_of_tile) {
           scale = of_panel.x;
-        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !adopt(of_panel, scale, sum)) {
+        } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !ScaledSums::adopt(of_panel, scale, sum)) {
           hand_back();
           skip(steps, shared, weights);
           release(shared.panel_empty(panel.slot));
           continue;
         }
       }
-      each_group(steps, [&](int step) {
-        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
-                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
-        if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+      Operands::each_group(steps, [&](int step) {
+        const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
+                                                Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
+        if constexpr (!Operands::resident)
+          ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
         ptx::wgmma_fence();
 #pragma unroll
         for (int s = 0; s < group_steps; ++s) {
@@ -4222,8 +3356,8 @@ struct PanelGemm {
           for (int o = 0; o < octets; ++o)
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
-              Wgmma::multiply(sum[t], further(w, weights_at(o, s)),
-                              further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
+              Wgmma::multiply(sum[t], Operands::further(w, Operands::weights_at(o, s)),
+                              Operands::further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
                               !one_group || s + o > 0);
         }
         ptx::wgmma_commit();
@@ -4246,34 +3380,1077 @@ struct PanelGemm {
 #pragma unroll
     for (int t = 0; t < position_tiles; ++t) ptx::wgmma_sums(sum[t]);
     hand_back();
-    if constexpr (scaled) unscale(scale, sum, outputs);
+    if constexpr (scaled) ScaledSums::unscale(scale, sum, outputs);
+  }
+
+ private:
+  /// Whether a panel is there already; the same for all lanes of a warp.
+  __device__ static bool is_full(const Shared& shared, const Ring<C.panel_stages>& panel) {
+    const bool full = ptx::barrier_test(shared.panel_full(panel.slot), panel.parity);
+    return __shfl_sync(0xffffffff, u32(full), 0) != 0;
   }
 
   /// The weights of a chunk that is not multiplied.
   __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
-    each_group(steps, [&](int) {
-      if constexpr (!resident) ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+    Operands::each_group(steps, [&](int) {
+      if constexpr (!Operands::resident)
+        ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
       weights.refill(weights.next);
       weights.next.advance();
     });
   }
+};
 
-  /// fp32: a few products are summed by the tensor core, which truncates, and added to the others by the fp32
-  /// adder, which rounds to nearest. Few, since truncation has a direction; not one at a time, since every
-  /// addition rounds. While the sums of one product are added, the next one is formed.
-  __device__ static void multiply_split(float (&sum)[position_tiles][registers], const ForwardParams& p,
-                                        const Tile& tile, const Shared& shared, const FirstOperands& first,
-                                        Weights& weights, Ring<C.panel_stages>& panel) {
+}  // namespace tconv::device
+// ---- epilogue/row_place.cuh
+// Rows of the product as outputs.
+
+
+namespace tconv::device {
+
+/// The phase along the width that a row of a line has; -1: it is padding.
+template <GemmConfig C>
+__device__ int phase_of_slot(int slot) {
+  if (C.width_slots > C.width_phases && slot >= C.width_phases) return -1;
+  int phase = slot;
+  if constexpr (C.width_phases < C.stride.w) {
+#pragma unroll
+    for (int i = 0; i < C.width_phases; ++i)
+      if (slot == i) phase = phase_with_taps(C, i);
+  }
+  return phase;
+}
+
+/// A row of a wide block as a line and the phase of an output along the width.
+template <GemmConfig C>
+struct RowPlace {
+  int line, phase;
+  __device__ explicit RowPlace(int row) {
+    constexpr int slots = C.width_slots;
+    if constexpr (C.channel_rows) {
+      constexpr int channels = C.channels_per_block;
+      line = row / (channels * slots) * channels + row % channels;
+      phase = phase_of_slot<C>(row / channels % slots);
+    } else {
+      line = row / slots, phase = phase_of_slot<C>(row % slots);
+    }
+  }
+};
+
+/// A line of a wide block: its channel, and its phases along depth and height.
+template <GemmConfig C, class Tables>
+struct BlockLine {
+  int channel, phase_d, phase_h;
+  bool exists;
+  __device__ BlockLine(const Tile& tile, int index) {
+    const u32 entry = index < lines_of_block(C) ? Tables::line(tile.type, index) : 0xffffffff;
+    const int local = int(entry & 0xffff) + tile.channel_block * C.channels_per_block;
+    channel = tile.group * C.group_out + local;
+    constexpr Int3 first = first_phase(C);
+    phase_d = first.d + int(entry >> 16 & 0xff), phase_h = first.h + int(entry >> 24);
+    exists = entry != 0xffffffff && local < C.group_out;
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/store.cuh
+// Stores to memory that the kernel does not read.
+
+
+namespace tconv::device::ptx {
+
+/// 16 bytes to global memory. Where an address has been through shuffles the compiler does not know that it is global,
+/// and would keep loads from shared memory behind the store.
+__device__ inline void store(void* at, const uint4& value) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x),
+               "r"(value.y), "r"(value.z), "r"(value.w));
+}
+/// Fewer of them.
+__device__ inline void store(void* at, const uint2& value) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(at)), "r"(value.x), "r"(value.y));
+}
+__device__ inline void store(void* at, u32 value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "r"(value));
+}
+__device__ inline void store(void* at, u16 value) {
+  asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value));
+}
+/// One element.
+template <class Element>
+__device__ inline void store(Element* at, const Element& value) {
+  if constexpr (sizeof(Element) == 4)
+    asm volatile("st.global.f32 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "f"(value));
+  else
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(__cvta_generic_to_global(at)), "h"(value.bits));
+}
+
+}  // namespace tconv::device::ptx
+// ---- epilogue/panel_channel_store.cuh
+// The epilogue of the panel kernel where channels are the fastest index of rows: channels-last outputs.
+//
+// A warp has 16 rows of the product, and a position's channels are rows of all four. They meet in shared memory,
+// [position][row], a few positions at a time, and leave 16 bytes a lane, or fewer where channels are not aligned for
+// it: those of a position are side by side in memory, and whole lines where they fill them. There are two buffers, so
+// that one is staged while the other is still being read.
+
+
+namespace tconv::device {
+
+/// `Member` is the warpgroup that stores.
+template <GemmConfig C, class Tables, class Member>
+struct PanelChannelStore {
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
+  static constexpr int vector = channel_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
+  static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
+  using Sums = float[position_tiles][columns / 2];
+  using Vector = typename WordOf<vector* int(sizeof(Element))>::Type;
+
+  /// A position of the tile: how far its outputs are from those of the box's first one.
+  struct Place {
+    bool exists;
+    int image, d, h, w;  // d, h and w in outputs
+    i64 offset;
+
+    __device__ Place(const ForwardParams& p, int product, int column) {
+      if constexpr (C.panel_flat) {
+        constexpr Int3 extent = x_extent(C);
+        const int position = product * columns + column, row = position / extent.w;
+        w = position % extent.w, h = row % extent.h;
+        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+        exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
+      } else {
+        const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
+        const int row = product / panels_per_row(C) * C.product_rows + own_row;
+        w = product % panels_per_row(C) * columns + column - own_row * x_extent(C).w;
+        h = C.box.d == 1 ? row : row % C.box.h, d = C.box.d == 1 ? 0 : row / C.box.h, image = 0;
+        exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
+      }
+      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
+    }
+  };
+
+  /// The outputs of a row, and of those that follow in its vector.
+  struct Row {
+    Element* at;  // at the box's first position, outside the tensor perhaps
+    int channel, od, oh, ow, phase;
+    bool exists;
+
+    __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
+      const RowPlace<C> place(index);
+      const BlockLine<C, Tables> line(tile, place.line);
+      channel = line.channel, exists = line.exists, phase = place.phase;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           i64(ow) * p.ys.w;
+    }
+
+    __device__ float bias(const ForwardParams& p, int further = 0) const {
+      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    }
+  };
+
+  /// An output of a row, and whether it exists.
+  struct Output {
+    Element* at;
+    int w;        // where it is along the width,
+    bool inside;  // and that it exists along the other dimensions
+    __device__ Output(const ForwardParams& p, const Tile& tile, const Row& row, const Place& place)
+        : at(row.at + (C.images == 1 ? 0 : place.image * p.ys.n) + place.offset),
+          w(row.ow + place.w),
+          inside(row.exists && place.exists && unsigned(row.od + place.d) < unsigned(p.out.d) &&
+                 unsigned(row.oh + place.h) < unsigned(p.out.h) && (C.images == 1 || tile.n + place.image < p.batch)) {}
+    __device__ bool exists(const ForwardParams& p) const { return inside && unsigned(w) < unsigned(p.out.w); }
+    /// The one so many further along the width.
+    __device__ Output further(const ForwardParams& p, int outputs) const {
+      Output result = *this;
+      result.at += i64(outputs) * p.ys.w, result.w += outputs;
+      return result;
+    }
+  };
+
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
+  };
+
+  /// The output channel of one of them; -1: it has none.
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
+    return line.exists ? line.channel : -1;
+  }
+
+  /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
+                               const Sums& sum, int first_product) {
+    unsigned char* const of_group = memory - warp_index() % 4 * panel_store_bytes(C);
+    // A thread has the same vector of rows at all its positions.
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    const int row_index = thread() % vectors * vector, first = thread() / vectors;
+    const Row row(p, tile, row_index);
+    const Vector gap = biases(p, row);
+    Member::sync();  // others may still read what they stored of the tile before
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t) {
+      Output first_output(p, tile, row, Place(p, first_product + t, first));
+      if constexpr (row_by_row) asm volatile("" : "+l"(first_output.at));  // or it would be worked out for each store
+#pragma unroll
+      for (int column = 0; column < columns; column += part) {
+        constexpr int parts = ceil_div(columns, part), turns = ceil_div(part, together);
+        const int count = min_of(part, columns - column);
+        Element* const buffer = reinterpret_cast<Element*>(of_group) + (t * parts + column / part) % 2 * (part * pitch);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          if (C.rows < panel_rows && row_of(half) >= C.rows) break;
+          Element* const at = buffer + first_column_of_lane() * pitch + row_of(half);
+#pragma unroll
+          for (int n = 0; n < count / 8; ++n)
+#pragma unroll
+            for (int e = 0; e < 2; ++e)
+              at[(n * 8 + e) * pitch] =
+                  to_element<Element>(outputs.of_half[half](sum[t][(column / 8 + n) * 4 + half * 2 + e]));
+        }
+        Member::sync();
+        if (first >= together) continue;
+        // Places are not worked out for many parts at once: there are not registers enough.
+        int from = first;
+        if constexpr (!row_by_row) asm volatile("" : "+r"(from));
+        Vector value[turns];
+#pragma unroll
+        for (int k = 0; k < turns; ++k)
+          if ((k + 1) * together <= count || k * together + first < count)
+            value[k] = *reinterpret_cast<const Vector*>(buffer + (k * together + first) * pitch + row_index);
+#pragma unroll
+        for (int k = 0; k < turns; ++k) {
+          const int next = column + k * together;
+          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
+                                           : Output(p, tile, row, Place(p, first_product + t, next + from));
+          if ((k + 1) * together > count && k * together + first >= count) break;
+          if (output.exists(p)) ptx::store(output.at, value[k]);
+          fill_gaps(p, row, output, gap);
+        }
+      }
+    }
+  }
+
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs&, int first_product) {
+    constexpr int vectors = C.rows / vector, together = warpgroup_size / vectors;
+    if (thread() >= together * vectors) return;
+    const Row row(p, tile, thread() % vectors * vector);
+    const Vector bias = biases(p, row);
+#pragma unroll 1
+    for (int product = first_product; product < first_product + position_tiles; ++product)
+#pragma unroll 1
+      for (int column = thread() / vectors; column < columns; column += together) {
+        const Output output(p, tile, row, Place(p, product, column));
+        if (output.exists(p)) ptx::store(output.at, bias);
+        fill_gaps(p, row, output, bias);
+      }
+  }
+
+ private:
+  __device__ static int row_of(int half) { return warp_index() % 4 * 16 + half * 8 + lane_index() / 4; }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  __device__ static int thread() { return threadIdx.x % warpgroup_size; }
+
+  /// What outputs without taps hold at the channels of a vector.
+  __device__ static Vector biases(const ForwardParams& p, const Row& row) {
+    Vector result{};
+    if constexpr (C.fills || C.width_phases < C.stride.w) {
+      Element* const elements = reinterpret_cast<Element*>(&result);
+#pragma unroll
+      for (int i = 0; i < vector; ++i) elements[i] = to_element<Element>(row.bias(p, i));
+    }
+    return result;
+  }
+
+  /// Outputs of phases without taps are the bias; the first phase that has taps sees to them.
+  __device__ static void fill_gaps(const ForwardParams& p, const Row& row, const Output& output, const Vector& bias) {
+    if constexpr (C.width_phases < C.stride.w) {
+      if (row.phase != phase_with_taps(C, 0)) return;
+#pragma unroll
+      for (int empty = 0; empty < C.stride.w; ++empty) {
+        if (phase_has_taps(C, empty)) continue;
+        const Output beside = output.further(p, empty - phase_with_taps(C, 0));
+        if (beside.exists(p)) ptx::store(beside.at, bias);
+      }
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/panel_lines.cuh
+// Lines and runs of the panel kernel's epilogue. A warp has 16 rows of the product, each of them a phase of a channel,
+// and all positions; rows of the same channel and of all phases along the width are a line, whose outputs are runs with
+// these phases interleaved.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelLines {
+  using Element = ElementOf<C>;
+  using Line = BlockLine<C, Tables>;
+  using Sums = float[C.position_tiles][C.panel_columns / 2];
+  static constexpr int columns = C.panel_columns, slots = C.width_slots;
+  static_assert(are_whole_lines(slots));
+  static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
+  /// Lines of a run.
+  static constexpr int run_lines = device::run_lines(C);
+  /// Every output has one of a phase without taps behind it.
+  static constexpr bool beside_gap = C.width_phases == 1 && C.stride.w == 2;
+  // Runs of several rows: no output may be staged where one of another row is.
+  static constexpr bool whole_rows = C.run_rows > 1;
+  static_assert(!whole_rows || (C.stride.h == run_lines && C.stride.w == C.width_phases && panels_per_row(C) == 1 &&
+                                row_lead(C) >= 0));
+
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
+  /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
+  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
+  __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
+  };
+  /// The output channel of one of a thread's two rows; -1: it has none.
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const Line line(tile, first_line(half) + line_of_lane());
+    return line.exists ? line.channel : -1;
+  }
+
+  /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
+  struct Run {
+    Element* at;
+    unsigned short first, end;
+  };
+
+  /// The outputs of a line: where they begin for the box, and which of them exist.
+  struct LineRuns {
+    Element* at;  // the first output of the box, outside the tensor perhaps
+    int od, oh, ow;
+    bool exists;
+
+    __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
+      const Line line(tile, index);
+      exists = line.exists;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           ow;
+    }
+
+    /// A row of positions of the box, from output `low` on.
+    __device__ Run piece(const ForwardParams& p, const Tile& tile, int image, int d, int h, int low) const {
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
+                          unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
+                          (C.images == 1 || tile.n + image < p.batch);
+      Element* const row = at + image * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+      int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
+      if constexpr (C.window > 1) {
+        constexpr int advance = box_advance(C) * C.stride.w;
+        const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
+        const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
+        if (tile.box_w > 0) first = max(first, aligned(0));
+        if (tile.box_w + 1 < p.boxes.w.by) end = min(end, aligned(advance));
+      }
+      Run run;
+      run.at = row + low;
+      run.first = static_cast<unsigned short>(first - low);
+      run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
+      return run;
+    }
+
+    /// A product, or of the rows that it covers those of a run, from `product_row` on.
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
+      const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
+      Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
+      if constexpr (whole_rows) {
+        const int rows =
+            min(min_of(C.run_rows, C.product_rows - product_row) * run_lines, p.out.h - (oh + h * C.stride.h));
+        if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
+      }
+      return run;
+    }
+  };
+};
+
+}  // namespace tconv::device
+// ---- epilogue/panel_staging.cuh
+// What a lane of the panel kernel stages of its positions: the outputs of its row, and of phases without taps the bias.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelStaging {
+  using Lines = PanelLines<C, Tables>;
+  using Element = ElementOf<C>;
+  static constexpr int columns = C.panel_columns, phases = C.width_phases, slots = C.width_slots;
+
+  // Outputs of phases without taps are the bias. Lanes whose rows are padding stage as many of these as they can, those
+  // of the first phase that has taps the others.
+  static constexpr int gaps = C.stride.w - phases, padding = slots - phases, gaps_left = max_of(gaps - padding, 0);
+
+  /// Calls `visit(phase, index)` for each of the phases without taps.
+  template <class Visit>
+  __device__ static void each_gap(const Visit& visit) {
+    int index = 0;
+#pragma unroll
+    for (int phase = 0; phase < C.stride.w; ++phase)
+      if (!phase_has_taps(C, phase)) visit(phase, index++);
+  }
+
+  /// What a lane stages of each position.
+  struct OfLane {
+    int phase;
+    bool gap = false;
+    __device__ explicit OfLane(int half) : phase(phase_of_slot<C>(Lines::slot_of_lane(half))) {
+      each_gap([&](int empty, int index) {
+        if (index < padding && Lines::slot_of_lane(half) == phases + index) phase = empty, gap = true;
+      });
+    }
+    __device__ Element value(float sum, const RowOutput<C>& output) const {
+      return to_element<Element>(padding > 0 && gaps > 0 && gap ? output.bias : output(sum));
+    }
+  };
+
+  /// Stages one number of each position: `each(phase, visit)` calls `visit(to, sum)` for those of the lane, `to` being
+  /// the first output of the position. Lanes part once, not at every position.
+  template <class Each>
+  __device__ static void stage_each(const RowOutput<C>& output, int half, const Each& each) {
+    const OfLane lane(half);
+    if (padding <= gaps || lane.phase >= 0)
+      each(lane.phase, [&](Element* to, float sum) { to[lane.phase] = lane.value(sum, output); });
+    if constexpr (gaps_left > 0) {
+      if (!lane.gap && lane.phase == phase_with_taps(C, 0))
+        each(lane.phase, [&](Element* to, float) {
+          each_gap([&](int empty, int index) {
+            if (index >= padding) to[empty] = to_element<Element>(output.bias);
+          });
+        });
+    }
+  }
+
+  /// Of a lane's two neighbouring columns, whether it stages the second one first. Words of the first ones alone would
+  /// be those of half the banks.
+  __device__ static bool second_first() {
+    if (sizeof(Element) == 2 || C.stride.w == 1) return false;
+    return slots >= 8 ? lane_index() % 4 >= 2 : Lines::line_of_lane() % 2 != 0;
+  }
+
+  /// A lane's sum of one of two neighbouring columns, or of the other one.
+  __device__ static float sum_of(const float (&sum)[columns / 2], int n, int half, int e, bool other) {
+    const int first = n * 4 + half * 2;
+    return other ? sum[first + 1 - e] : sum[first + e];
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/vector_store.cuh
+// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
+// the staging buffer, of which the first and the last of a run may reach beyond it.
+
+
+namespace tconv::device {
+
+__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+template <class Half>
+__device__ void store_pair(Half* at, float a, float b) {
+  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
+
+/// Outputs between `at` and the vector boundary before it.
+template <int Vector, class Element>
+__device__ int skew_of(const Element* at) {
+  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
+}
+
+/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
+template <int Vector, class Element>
+__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
+  if (c >= first && c + Vector <= end) {
+    *reinterpret_cast<uint4*>(at + c) = value;
+  } else if (c + Vector > first && c < end) {
+    const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+    for (int i = 0; i < Vector; ++i)
+      if (c + i >= first && c + i < end) at[c + i] = elements[i];
+  }
+}
+
+}  // namespace tconv::device
+// ---- epilogue/panel_flat_store.cuh
+// The epilogue of the panel kernel where products are flat: they cover all of the box, and its runs are staged
+// together. A run is a row of a line, or a slice of rows that follow one another; runs are described once for a tile,
+// lines once for a pass.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelFlatStore {
+  using Lines = PanelLines<C, Tables>;
+  using Staging = PanelStaging<C, Tables>;
+  using Element = ElementOf<C>;
+  using LineRuns = typename Lines::LineRuns;
+  static constexpr int columns = C.panel_columns, vector = store_vector(C), pass_runs = panel_pass_runs(C);
+  static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
+  static constexpr int line_runs = flat_runs_of_line(C), flat_runs = pass_runs * line_runs;  // of a pass
+  static_assert(!Lines::whole_rows || C.run_rows == C.box.h);
+
+  /// Stores a tile through `memory`, which is the warp's own.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory,
+                               const typename Lines::Outputs& outputs, const typename Lines::Sums& sum) {
+    Element* const staging = reinterpret_cast<Element*>(memory);
+    describe_rows(p, tile, flat_rows(memory));
+#pragma unroll
+    for (int first_half = 0; first_half < 2; first_half += Lines::halves) {
+      if (C.rows < panel_rows && Lines::first_line(first_half) * C.width_slots >= C.rows) break;
+      // Calls `stage(half)` for each half of the rows that is stored with this one.
+      const auto each_half = [&](const auto& stage) {
+#pragma unroll
+        for (int i = 0; i < Lines::halves; ++i) stage(first_half + i);
+      };
+      if (lane_index() < pass_runs)
+        flat_lines(memory)[lane_index()] =
+            FlatLine(LineRuns(p, tile, Lines::first_line(first_half) + lane_index() * Lines::run_lines));
+      each_half([&](int half) {
+#pragma unroll
+        for (int t = 0; t < C.position_tiles; ++t) stage(staging, sum[t], outputs.of_half[half], half, t);
+      });
+      __syncwarp();
+      store_runs(p, tile, memory);
+      __syncwarp();
+    }
+  }
+
+ private:
+  struct FlatRow {
+    i64 offset;    // from the first output of the box
+    short d, h;    // outputs from it along depth and height
+    short staged;  // which staged row it begins with
+    short exists;  // its image is one of the batch
+  };
+  struct FlatLine {
+    Element* at;
+    int d, h;  // its first output, along the depth far outside where the line does not exist
+    __device__ explicit FlatLine(const LineRuns& line)
+        : at(line.at), d(line.exists ? line.od : -(1 << 30)), h(line.oh) {}
+  };
+  static_assert(sizeof(FlatRow) == run_entry_bytes && sizeof(FlatLine) == run_entry_bytes);
+  __device__ static FlatRow* flat_rows(unsigned char* memory) {
+    return reinterpret_cast<FlatRow*>(memory + panel_staging_bytes(C));
+  }
+  __device__ static FlatLine* flat_lines(unsigned char* memory) {
+    return reinterpret_cast<FlatLine*>(flat_rows(memory) + line_runs);
+  }
+
+  __device__ static void describe_rows(const ForwardParams& p, const Tile& tile, FlatRow* table) {
+    for (int run = lane_index(); run < line_runs; run += warp_size) {
+      const int row = run * C.run_rows, h = row % C.box.h * C.stride.h, slice = row / C.box.h;
+      const int d = slice % C.box.d * C.stride.d, image = slice / C.box.d;
+      table[run] = {image * p.ys.n + i64(d) * p.ys.d + i64(h) * p.ys.h, short(d), short(h), short(x_row_of(C, row)),
+                    short(C.images == 1 || tile.n + image < p.batch)};
+    }
+  }
+
+  __device__ static void stage(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output, int half,
+                               int product) {
+    constexpr int pitch = x_extent(C).w, rows = panel_runs(C);
+    Element* const at = staging + Lines::run_of_lane() * line_stride +
+                        Lines::line_of_lane() % Lines::run_lines * (C.box.w * C.stride.w) + panel_flat_skew(C);
+    // Places are worked out again for each half of the rows: there are not registers enough to keep them.
+    int own = Lines::first_column_of_lane();
+    asm volatile("" : "+r"(own));
+    const int swapped = Staging::second_first();
+    Element* const own_at = at + own * C.stride.w;
+    Element* const at_of[2] = {own_at + (swapped ? C.stride.w : 0), own_at + (swapped ? 0 : C.stride.w)};
+    Staging::stage_each(output, half, [&](int, const auto& visit) {
+#pragma unroll
+      for (int n = 0; n < columns / 8; ++n) {
+        // Eight columns begin with this one: of one row, most of the time, and all of it outputs.
+        const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+        if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+        // Without a halo, rows may follow one another here as they do there.
+        constexpr bool dense = pitch == C.box.w && run_stride == C.box.w * C.stride.w;
+        const bool whole = dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const float value = Staging::sum_of(sum, n, half, e, swapped);
+          if (whole) {
+            visit(at_of[e] + row * run_stride + column * C.stride.w, value);
+            continue;
+          }
+          int own_row = row, own_column = column + own + (e ^ swapped);
+#pragma unroll
+          for (int i = 0; i < ceil_div(8, pitch); ++i)
+            if (own_column >= pitch) own_column -= pitch, ++own_row;
+          if (own_column < C.box.w && own_row < rows) visit(at + own_row * run_stride + own_column * C.stride.w, value);
+        }
+      }
+    });
+  }
+
+  /// A run of a pass.
+  struct FlatRun {
+    Element* at;
+    int staged;  // where its output 0 is
+    bool exists;
+    __device__ FlatRun(const ForwardParams& p, unsigned char* memory, int index) {
+      const FlatRow row = flat_rows(memory)[index % line_runs];
+      const FlatLine line = flat_lines(memory)[index / line_runs];
+      exists =
+          row.exists && unsigned(line.d + row.d) < unsigned(p.out.d) && unsigned(line.h + row.h) < unsigned(p.out.h);
+      at = line.at + row.offset;
+      staged = index / line_runs * line_stride + row.staged * run_stride + panel_flat_skew(C);
+    }
+  };
+
+  __device__ static void store_runs(const ForwardParams& p, const Tile& tile, unsigned char* memory) {
+    // Of every run the same outputs exist.
+    const int ow = tile.origin.w * C.stride.w - C.padding.w;
+    const int rows = min(C.run_rows * Lines::run_lines, p.out.h - (tile.origin.h * C.stride.h - C.padding.h));
+    const int first = max(0, -ow),
+              end = max(Lines::whole_rows ? rows * p.out.w : min(C.box.w * C.stride.w, p.out.w - ow), first);
+    // Strides of dimensions of size 1 are never stepped along.
+    const i64 strides = p.ys.c | (p.batch > 1 ? p.ys.n : 0) | (p.out.d > 1 ? p.ys.d : 0) |
+                        (p.out.h > (Lines::whole_rows ? C.box.h * Lines::run_lines : 1) ? p.ys.h : 0);
+    const bool in_memory = (reinterpret_cast<i64>(p.y) / int(sizeof(Element)) | strides | ow + first) % vector == 0;
+    // Slices are staged one after the other, with the rows of their halo between them.
+    constexpr bool in_staging = !Lines::whole_rows || run_stride * x_extent(C).h % vector == 0;
+    if (in_memory && in_staging && (panel_flat_skew(C) + first) % vector == 0)
+      store_aligned(p, memory, first, end);
+    else
+      store_joined(p, memory, first, end);
+  }
+
+  /// Runs are in memory as they are staged. A lane has the same vectors of several runs.
+  __device__ static void store_aligned(const ForwardParams& p, unsigned char* memory, int first, int end) {
+    constexpr int most = ceil_div(C.run_rows * Lines::run_lines * C.box.w * C.stride.w, vector),
+                  lanes = min_of(most, warp_size);
+    constexpr int together = warp_size / lanes;  // runs
+    const Element* const staging = reinterpret_cast<const Element*>(memory) + first;
+    const int place = lane_index() % lanes, whole = (end - first) / vector;
+    if (lane_index() < lanes * together) {
+#pragma unroll 4
+      for (int index = lane_index() / lanes; index < flat_runs; index += together) {
+        const FlatRun run(p, memory, index);
+#pragma unroll
+        for (int i = 0; i < ceil_div(most, lanes); ++i) {
+          const int own = place + i * lanes;
+          if (run.exists && own < whole)
+            ptx::store(run.at + first + own * vector,
+                       *reinterpret_cast<const uint4*>(staging + run.staged + own * vector));
+        }
+      }
+    }
+    // What is behind the last whole vector.
+    const int tail = (end - first) % vector;
+    if (tail == 0) return;
+    for (int item = lane_index(); item < flat_runs * vector; item += warp_size) {
+      const FlatRun run(p, memory, item / vector);
+      const int own = whole * vector + item % vector;
+      if (run.exists && item % vector < tail) run.at[first + own] = staging[run.staged + own];
+    }
+  }
+
+  /// Runs are in memory otherwise: each vector is joined from two that are staged. Lanes take vectors in turn.
+  __device__ static void store_joined(const ForwardParams& p, unsigned char* memory, int first, int end) {
+    constexpr int together = 2;
+    if (first == end) return;
+    const int vectors = (end - first + 2 * vector - 2) / vector;  // one more where it begins between them
+    const Element* const staging = reinterpret_cast<const Element*>(memory);
+    int run = lane_index() / vectors, index = lane_index() % vectors;
+    const int next_run = warp_size / vectors, next_index = warp_size % vectors;
+#pragma unroll 1
+    for (int item = 0; item < flat_runs * vectors; item += warp_size * together) {
+      Element* at[together];
+      int begins[together];  // with this output of the run
+      Words<4> value[together];
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const FlatRun own(p, memory, min(run, flat_runs - 1));
+        at[i] = own.at;
+        const int c = first + index * vector - skew_of<vector>(at[i] + first);
+        const int place = own.staged + c, shift = (place % vector + vector) % vector;
+        const auto* const staged = reinterpret_cast<const Words<4>*>(staging + (place - shift));
+        // Nothing is staged before the first run.
+        value[i] = shifted<Element>(place < shift ? Words<4>{} : staged[0], staged[1], shift);
+        begins[i] = own.exists && run < flat_runs ? c : end;
+        run += next_run, index += next_index;
+        if (index >= vectors) index -= vectors, ++run;
+      }
+#pragma unroll
+      for (int i = 0; i < together; ++i) {
+        const Words<4>& v = value[i];
+        device::store_vector<vector>(at[i], first, end, begins[i],
+                                     make_uint4(v.word[0], v.word[1], v.word[2], v.word[3]));
+      }
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/panel_runs.cuh
+// How runs of the panel kernel leave: lines of a pass side by side, 16 bytes at a time but for their ragged ends.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelRuns {
+  using Lines = PanelLines<C, Tables>;
+  using Element = ElementOf<C>;
+  using Run = typename Lines::Run;
+  static constexpr int vector = store_vector(C);
+  static constexpr int run_stride = panel_run_stride(C), pass_runs = panel_pass_runs(C);
+  /// The lanes that have sums of a run.
+  static constexpr int own_lanes = panel_line_lanes(C) * Lines::run_lines;
+  /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
+  /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
+  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
+  static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
+  static constexpr int run_lanes = max_of(own_lanes, long_runs ? 16 : 8);
+  static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
+
+  /// The run of a lane that stages it.
+  __device__ static Run run_of(const Run& run, int lane) {
+    const u64 at = reinterpret_cast<u64>(run.at);
+    const u32 low = __shfl_sync(0xffffffff, u32(at), lane), high = __shfl_sync(0xffffffff, u32(at >> 32), lane);
+    const u32 ends = __shfl_sync(0xffffffff, u32(run.first) | u32(run.end) << 16, lane);
+    Run result;
+    result.at = reinterpret_cast<Element*>(u64(low) | u64(high) << 32);
+    result.first = static_cast<unsigned short>(ends), result.end = static_cast<unsigned short>(ends >> 16);
+    return result;
+  }
+
+  /// What a run is stored from: where its vectors are staged,
+  struct Staged {
+    const Element* from;
+    __device__ uint4 vector_at(int index) const { return *reinterpret_cast<const uint4*>(from + index); }
+    __device__ Element element_at(int index) const { return from[index]; }
+  };
+  /// or one number.
+  struct Filled {
+    u32 bits;
+    __device__ explicit Filled(u32 of_element) : bits(of_element) {}
+    __device__ uint4 vector_at(int) const {
+      const u32 word = sizeof(Element) == 2 ? bits | bits << 16 : bits;
+      return make_uint4(word, word, word, word);
+    }
+    __device__ Element element_at(int) const { return element_of<Element>(bits); }
+  };
+
+  /// Vectors are aligned in memory and in the staging buffer, and the first one may begin before the run: where a lane
+  /// stores, and from where, is a constant from its first vector on. `source_of(line)` is what the run of a line is
+  /// stored from.
+  template <class Source>
+  __device__ static void store_runs(const Run& of_lane, const Source& source_of) {
+    constexpr int lanes = run_lanes, unit = whole_unit, together = 4;
+    constexpr int vectors = run_stride / vector + (long_runs ? 7 : 0);  // from the beginning of a line of memory on
+    const int index = lane_index() % lanes;
+#pragma unroll
+    for (int line = 0; line < pass_runs; line += warp_size / lanes) {
+      const int own = line + lane_index() / lanes;
+      const Run run = lanes == own_lanes ? of_lane : run_of(of_lane, own * own_lanes);
+      const auto source = source_of(own);
+      const int skew = skew_of<vector>(run.at), begin = run.first + skew, end = run.end + skew;
+      Element* const to = run.at - skew;
+      // Outputs from `head` to `tail` are whole vectors, or whole sectors.
+      const int place = index - (long_runs ? int(reinterpret_cast<u64>(to) / 16 % 8) : 0);
+      const int lead = long_runs ? skew_of<unit>(to) : 0;
+      const int head = min(round_up(begin + lead, unit) - lead, end), tail = max(head, ((end + lead) & -unit) - lead);
+      const u32 from_head = u32(place * vector - head), whole = u32(tail - head);
+      Element* own_to = to + place * vector;
+      asm volatile("" : "+l"(own_to));  // or it would be worked out again for each store
+#pragma unroll
+      for (int first = 0; first < vectors; first += lanes * together) {
+        uint4 value[together];
+        bool exists[together];
+#pragma unroll
+        for (int i = 0; i < together; ++i) {
+          const int next = first + i * lanes;
+          exists[i] = next < vectors && from_head + u32(next * vector) < whole;
+          if (long_runs ? exists[i] : next + place < vectors) value[i] = source.vector_at((place + next) * vector);
+        }
+#pragma unroll
+        for (int i = 0; i < together; ++i)
+          if (exists[i]) ptx::store(own_to + (first + i * lanes) * vector, value[i]);
+      }
+      // What is before them and behind them, a lane each.
+      const auto store_element = [&](int own, int limit) {
+        if (own < limit) ptx::store(to + own, source.element_at(own));
+      };
+      if constexpr (lanes >= 2 * unit &&
+                    !Lines::beside_gap) {  // together; beside gaps that was slower (docs/kernels.md)
+        const bool behind = index >= lanes / 2;
+        store_element(behind ? tail + index - lanes / 2 : begin + index, behind ? end : head);
+      } else {
+        store_element(begin + index, head);
+        store_element(tail + index, end);
+      }
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/panel_row_store.cuh
+// The epilogue of the panel kernel where a product is a piece of a row of positions, or covers several rows one after
+// the other. Runs are staged at the alignment they have in memory, so that all but their ragged ends leave 16 bytes at
+// a time. Where rows are whole rows of outputs, which follow one another in memory, several are one run.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelRowStore {
+  using Lines = PanelLines<C, Tables>;
+  using Staging = PanelStaging<C, Tables>;
+  using Runs = PanelRuns<C, Tables>;
+  using Element = ElementOf<C>;
+  using Run = typename Lines::Run;
+  static constexpr int columns = C.panel_columns, line_stride = panel_line_stride(C), vector = store_vector(C);
+
+  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
+  /// own.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory,
+                               const typename Lines::Outputs& outputs, const typename Lines::Sums& sum,
+                               int first_product) {
+    Element* const staging = reinterpret_cast<Element*>(memory);
+#pragma unroll
+    for (int first_half = 0; first_half < 2; first_half += Lines::halves) {
+      if (C.rows < panel_rows && Lines::first_line(first_half) * C.width_slots >= C.rows) break;
+      // Calls `stage(half)` for each half of the rows that is stored with this one.
+      const auto each_half = [&](const auto& stage) {
+#pragma unroll
+        for (int i = 0; i < Lines::halves; ++i) stage(first_half + i);
+      };
+      const typename Lines::LineRuns line(p, tile,
+                                          Lines::first_line(first_half) + Lines::run_of_lane() * Lines::run_lines);
+      Run run;
+      const auto store_row = [&](int t, auto index) {
+        constexpr int of_run = index.value % C.run_rows;
+        if constexpr (of_run == 0) run = line.of_product(p, tile, first_product + t, index.value);
+        const Row<index.value> row{(of_run * Lines::run_lines + Lines::line_of_lane() % Lines::run_lines) * p.out.w,
+                                   p.out.w};
+        each_half([&](int half) {
+          if constexpr (Lines::beside_gap)
+            stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+          else if (stage_pairs(run, row))
+            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
+          else
+            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
+        });
+        if constexpr (of_run + 1 == C.run_rows || index.value + 1 == C.product_rows) {
+          __syncwarp();
+          Runs::store_runs(run, [&](int own) { return typename Runs::Staged{staging + own * line_stride}; });
+          __syncwarp();
+        }
+      };
+#pragma unroll
+      for (int t = 0; t < C.position_tiles; ++t) unrolled<C.product_rows>([&](auto index) { store_row(t, index); });
+    }
+  }
+
+ private:
+  /// Row `Index` of the product: where its outputs are staged behind those of the run's first row, and how many there
+  /// are. (Which sums are whose must be plain to the compiler, or it has them in memory.)
+  template <int Index>
+  struct Row {
+    static constexpr int first_column = Index * x_extent(C).w;
+    int place, width;
+  };
+
+  /// Whether two neighbouring outputs are one store: all lines are aligned for it.
+  template <int Index>
+  __device__ static bool stage_pairs(const Run& run, const Row<Index>& row) {
+    if constexpr (C.stride.w > 1) return false;
+    return __all_sync(0xffffffff, (skew_of<2>(run.at) + row.place + Row<Index>::first_column) % 2 == 0);
+  }
+
+  /// Calls `visit(n, column, whole)` for each eight columns of a row: the columns from 8n on are positions of the row
+  /// from `column` on; all of them, but for the first and last ones.
+  template <int Index, class Visit>
+  __device__ static void each_eight(const Row<Index>& row, const Visit& visit) {
+    constexpr int width = panel_run_width(C);
+    constexpr int lowest = Lines::whole_rows ? ceil_div(row_lead(C), C.stride.w) : 0;
+    constexpr int end = Lines::whole_rows ? width - most_beyond_row : width;
+    constexpr int first = Row<Index>::first_column;
+#pragma unroll
+    for (int n = first / 8; n < ceil_div(first + width, 8); ++n) {
+      const int column = n * 8 - first;
+      visit(n, column, column >= lowest && column + 8 <= end);
+    }
+  }
+  /// Whether a column of a row, which may be before it or behind, has an output of a phase.
+  template <int Index>
+  __device__ static bool is_of_row(const Row<Index>& row, int column, int phase) {
+    if constexpr (Lines::whole_rows)
+      return unsigned(column) < unsigned(panel_run_width(C)) &&
+             unsigned(column * C.stride.w + phase - row_lead(C)) < unsigned(row.width);
+    return unsigned(column) < unsigned(panel_run_width(C));
+  }
+  /// Calls `visit(to, sum)` for each of a lane's positions of a row; `at` is where the outputs of its first one go.
+  template <int Index, class Visit>
+  __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, const Row<Index>& row,
+                                       int phase, const Visit& visit) {
+    const int swapped = Staging::second_first();
+    Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
+    each_eight(row, [&](int n, int column, bool whole) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        if (whole || is_of_row(row, column + Lines::first_column_of_lane() + (e ^ swapped), phase))
+          visit(at_of[e] + column * C.stride.w, Staging::sum_of(sum, n, half, e, swapped));
+    });
+  }
+  /// Where the outputs of a lane's first position are staged.
+  __device__ static Element* staged_at(Element* staging, const Run& run) {
+    return staging + Lines::run_of_lane() * line_stride + skew_of<vector>(run.at) +
+           Lines::first_column_of_lane() * C.stride.w;
+  }
+
+  /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
+  /// those before; one is left then at the end of the run. The phase that has taps is the first: tap 0 is its.
+  template <int Index>
+  __device__ static void stage_beside_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                           const RowOutput<C>& output, int half, const Row<Index>& row) {
+    static_assert(phase_with_taps(C, 0) == 0);
+    Element* const at = staged_at(staging, run);
+    const int skew = skew_of<2>(run.at);
+    each_position(at - skew, sum, half, row, 0, [&](Element* to, float value) {
+      const float own = output(value);
+      store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
+    });
+    if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
+  }
+
+  template <bool Pairs, int Index>
+  __device__ static void stage_run(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                   const RowOutput<C>& output, int half, const Row<Index>& row) {
+    Element* const at = staged_at(staging, run) + row.place;
+    if constexpr (Pairs) {
+      each_eight(row, [&](int n, int column, bool whole) {
+        const float low = output(sum[n * 4 + half * 2]), high = output(sum[n * 4 + half * 2 + 1]);
+        if (whole) return store_pair(at + column, low, high);
+        const int own = column + Lines::first_column_of_lane();
+        if (is_of_row(row, own, 0)) at[column] = to_element<Element>(low);
+        if (is_of_row(row, own + 1, 0)) at[column + 1] = to_element<Element>(high);
+      });
+    } else {
+      Staging::stage_each(output, half,
+                          [&](int phase, const auto& visit) { each_position(at, sum, half, row, phase, visit); });
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- epilogue/panel_store.cuh
+// The epilogue of the panel kernel. A warp stores its 16 rows of the product by itself, eight at a time or, where they
+// are one line, all 16, through shared memory of its own: as runs of outputs, of rows of positions
+// (panel_row_store.cuh) or of the whole box (panel_flat_store.cuh).
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelStore {
+  using Lines = PanelLines<C, Tables>;
+  using Outputs = typename Lines::Outputs;
+  __device__ static int channel_of_half(const Tile& tile, int half) { return Lines::channel_of_half(tile, half); }
+
+  /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
+  /// own.
+  __device__ static void store(const ForwardParams& p, const Tile& tile, unsigned char* memory, const Outputs& outputs,
+                               const typename Lines::Sums& sum, int first_product) {
+    if constexpr (C.panel_flat)
+      PanelFlatStore<C, Tables>::store(p, tile, memory, outputs, sum);
+    else
+      PanelRowStore<C, Tables>::store(p, tile, memory, outputs, sum, first_product);
+  }
+
+  /// Stores a tile of a type without taps, or a part of it: the bias, everywhere.
+  __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
+    using Element = ElementOf<C>;
+    using Runs = PanelRuns<C, Tables>;
+    constexpr int runs = C.panel_flat ? box_rows(C) : C.position_tiles * product_runs(C);
+#pragma unroll
+    for (int half = 0; half < 2; half += Lines::halves) {
+      if (C.rows < panel_rows && Lines::first_line(half) * C.width_slots >= C.rows) break;
+      const typename Lines::LineRuns line(p, tile, Lines::first_line(half) + Lines::run_of_lane() * Lines::run_lines);
+      const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
+#pragma unroll 1
+      for (int i = 0; i < runs; ++i) {
+        const auto run =
+            C.panel_flat
+                ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
+                : line.of_product(p, tile, first_product + i / product_runs(C), i % product_runs(C) * C.run_rows);
+        Runs::store_runs(
+            run, [&](int own) { return typename Runs::Filled(__shfl_sync(0xffffffff, bias, own * Runs::own_lanes)); });
+      }
+    }
+  }
+};
+
+}  // namespace tconv::device
+// ---- panel/store.cuh
+// Which epilogue stores the sums of the panel kernel: runs of outputs, or channels last, channels.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+using PanelEpilogue = typename Select<C.channel_rows, PanelChannelStore<C, Tables, typename PanelRoles<C>::Member>,
+                                      PanelStore<C, Tables>>::Type;
+
+}  // namespace tconv::device
+// ---- panel/split_products.cuh
+// Products of the panel kernel where a number is two operands, a head and a remainder: fp32 split into TF32 numbers or
+// into scaled fp16 ones.
+//
+// A few products are summed by the tensor core, which truncates, and added to the others by the fp32 adder, which
+// rounds to nearest. Few, since truncation has a direction; not one at a time, since every addition rounds. While the
+// sums of one product are added, the next one is formed.
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelSplitProducts {
+  static constexpr int octets = substeps_of(C), group_steps = C.steps_per_slab, part_steps = split_steps(C);
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  static constexpr bool scaled = scales(C.math);
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Sums = PanelSums<C>;
+  using Operands = PanelOperands<C, Tables>;
+  using Weights = PanelWeights<C, Tables>;
+
+  __device__ static void multiply(Sums& sum, const ForwardParams& p, const Tile& tile, const Shared& shared,
+                                  const typename Operands::First& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel) {
+    using Offsets = typename Operands::Offsets;
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
-    clear(sum);
+    clear_sums<C>(sum);
     if (steps == 0) return;
     const Offsets of_tile(entry);
     Unscale of_weights[2];  // of each of the thread's two rows
     if constexpr (scaled) {
 #pragma unroll
       for (int half = 0; half < 2; ++half)
-        if (const int channel = Store::channel_of_half(tile, half); channel >= 0)
+        if (const int channel = PanelEpilogue<C, Tables>::channel_of_half(tile, half); channel >= 0)
           of_weights[half] = Unscale(p.scales[channel]);
     }
 #pragma unroll 1
@@ -4281,20 +4458,20 @@ struct PanelGemm {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       float scale[2];  // of products, undone
       if constexpr (scaled) {
-        const float of_x = power_of_two(undone(scale_of(shared, panel).x));
+        const float of_x = power_of_two(undone(PanelScaledSums<C>::scale_of(shared, panel).x));
         scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
-      each_group(steps, [&](int step) {
-        const Operands operands(first, slab_place_of(weights, chunk, step), panel.slot,
-                                one_group_a_chunk() ? of_tile : Offsets(entry + step));
-        if constexpr (!resident)
-          ptx::barrier_wait(shared.weights_full(block(), weights.next.slot), weights.next.parity);
+      Operands::each_group(steps, [&](int step) {
+        const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
+                                                Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
+        if constexpr (!Operands::resident)
+          ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
         constexpr int buffers = split_buffers(C);
         constexpr int parts = ceil_div(group_steps, part_steps) * position_tiles;
         float part[buffers][registers];
 #pragma unroll
         for (int i = 0; i < parts + buffers - 1; ++i) {
-          if (i < parts) issue_split(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
+          if (i < parts) issue(part[i % buffers], operands, i / position_tiles * part_steps, i % position_tiles);
           if (const int done = i - (buffers - 1); done >= 0) {
             if (i < parts && buffers == 2)
               ptx::wgmma_wait<1>();
@@ -4321,10 +4498,10 @@ struct PanelGemm {
     }
   }
 
-  static constexpr int part_steps = split_steps(C);
-
+ private:
   /// The three products of heads and remainders, the small ones first: they are lost in nothing yet.
-  __device__ static void issue_split(float (&part)[registers], const Operands& operands, int first, int tile) {
+  __device__ static void issue(float (&part)[registers], const typename Operands::Group& operands, int first,
+                               int tile) {
     ptx::wgmma_fence();
 #pragma unroll
     for (int product = 0; product < 3; ++product)
@@ -4332,11 +4509,221 @@ struct PanelGemm {
       for (int s = first; s < min_of(first + part_steps, group_steps); ++s)
 #pragma unroll
         for (int o = 0; o < octets; ++o)
-          Wgmma::multiply(part, further(operands.weights, weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
-                          further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
-                                                     (product == 1 ? panel_part_bytes(C) : 0)),
-                          product + s - first + o > 0);
+          Wgmma::multiply(
+              part,
+              Operands::further(operands.weights, Operands::weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
+              Operands::further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
+                                                   (product == 1 ? panel_part_bytes(C) : 0)),
+              product + s - first + o > 0);
     ptx::wgmma_commit();
+  }
+};
+
+}  // namespace tconv::device
+// ---- sizes/warpgroup.cuh
+// Sizes of the warpgroup kernel (warpgroup_gemm.cuh). Columns of the product are rows (phase, channel), its rows are
+// positions.
+
+
+namespace tconv::device {
+
+/// Steps whose operands are read together: about four octets, and no step left alone where three divide a slab.
+/// (fp32 splits operands, and takes one.)
+constexpr int batch_steps_of(const GemmConfig& c) {
+  if (c.math == Math::fp32) return 1;
+  if (substeps_of(c) == 1 && c.steps_per_slab % 4 != 0 && c.steps_per_slab % 3 == 0) return 3;
+  return max_of(1, min_of(4 / substeps_of(c), c.steps_per_slab));
+}
+
+// The epilogue: rows are staged as they leave, one run for each line and row of positions of the box, at the
+// alignment the run has in memory.
+/// Elements between two staged runs.
+constexpr int run_stride(const GemmConfig& c) {
+  return round_up(c.box.w * c.stride.w + store_vector(c) - 1, store_vector(c));
+}
+/// Elements between two staged lines. Lanes write four pairs of rows of eight positions each: with a stride of 4
+/// modulo 16 words they fall into different banks.
+constexpr int staged_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(box_rows(c) * run_stride(c) * element_bytes(c), 4);
+  return (words + ((4 - words) % 16 + 16) % 16) * 4 / element_bytes(c);
+}
+constexpr int stage_lines(const GemmConfig& c) { return c.stage_rows / c.width_slots; }
+/// A staging buffer, and with the table of its runs.
+constexpr int staging_bytes(const GemmConfig& c) {
+  return c.y_rows ? round_up(stage_lines(c) * staged_line_stride(c) * element_bytes(c), 128) : 0;
+}
+constexpr int stage_bytes(const GemmConfig& c) {
+  return c.y_rows ? round_up(staging_bytes(c) + stage_lines(c) * box_rows(c) * run_entry_bytes, 128) : 0;
+}
+constexpr int row_line_bytes = 32;
+
+constexpr int team_bytes(const GemmConfig& c) {
+  return round_up(c.x_stages * round_up(x_tile_words(c), 32) * 4 + weight_ring_bytes(c) +
+                      c.stage_buffers * stage_bytes(c) + 2 * lines_of_block(c) * row_line_bytes,
+                  128);
+}
+constexpr int team_barriers(const GemmConfig& c) { return 2 * (c.x_stages + c.stages); }
+constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
+  return 128 + resident_bytes(c) + c.teams * team_bytes(c) + (c.teams * team_barriers(c) + 1) * 8;
+}
+
+}  // namespace tconv::device
+// ---- sizes/block.cuh
+// What a block of either kernel of warpgroups takes of a multiprocessor: shared memory and registers.
+
+
+namespace tconv::device {
+
+constexpr int team_shared_bytes(const GemmConfig& c) {
+  return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
+}
+
+// Registers: a block starts with the same number for all its threads; loading warpgroups give back what they do
+// not need. Asking for more than there is would wait for ever.
+constexpr int entry_registers(const GemmConfig& c) {
+  return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
+}
+constexpr int loading_registers(const GemmConfig& c) {
+  if (c.turned) return 40;
+  return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
+}
+constexpr int multiplying_registers(const GemmConfig& c) {
+  const int all = warpgroups_of(c), multiplying = multiplying_warpgroups(c);
+  const int left = entry_registers(c) * all - (all - multiplying) * loading_registers(c);
+  return min_of(left / multiplying / 8 * 8, 240);
+}
+
+}  // namespace tconv::device
+// ---- panel_gemm.cuh
+// The panel kernel (sm_90a): the product on wgmma, with both operands in shared memory.
+//
+//   rows     64 (phase, output channel) rows of the plan
+//   columns  positions, `panel_columns` for each product, `position_tiles` products side by side
+//   depth    for each chunk of channels, for each step (a tap's shift): octets of channel words
+//
+// x passes through registers into panels (tiles/x_panel.cuh), once for all taps. Products then take nothing but
+// descriptors: a wide product reads shared memory less than the tensor cores work.
+//
+// A block has one or two teams; a team is a warpgroup that fills panels, and one that multiplies and stores. While a
+// team stores, or its x is under way, the tensor cores work for the other one, or for another block; where they are in
+// one block, they multiply in turns. Or a team has several that multiply and read the same panels: each a channel block
+// of its own, so that x is fetched and turned once for them; or parts of one box, so that weights are fetched once.
+//
+// Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
+// channel blocks read the same x, it is turned once for all.
+//
+// Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
+// last one to come adds them all, always in the same order, and stores.
+//
+// Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
+// each team streams them through a ring.
+//
+// C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
+
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables, class Wgmma>
+struct PanelGemm {
+  static constexpr int threads = warpgroup_size * warpgroups_of(C);
+  static_assert(C.rows <= panel_rows);
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  using Weights = PanelWeights<C, Tables>;
+  using Store = PanelEpilogue<C, Tables>;
+  using Schedule = TeamSchedule<C, Tables>;
+
+  __device__ static void run(const ForwardParams& p) {
+    ptx::let_next_begin();
+    // Not a function of its own: the compiler would give everything behind it other registers.
+    if (threadIdx.x == 0) {
+      constexpr int warps = warpgroup_size / warp_size;
+      for (int team = 0; team < C.teams; ++team) {
+        const Shared shared(team);
+        for (int i = 0; i < C.panel_stages; ++i) {
+          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : panel_loaders(C) / warp_size);
+          ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
+        }
+        for (int block = 0; block < C.team_blocks; ++block)
+          for (int i = 0; i < C.stages; ++i) {
+            ptx::barrier_init(shared.weights_full(block, i), 1);
+            ptx::barrier_init(shared.weights_empty(block, i), warps * C.box_parts);
+          }
+      }
+      ptx::barrier_init(Shared::weights_resident(), 1);
+      for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
+      ptx::barrier_init_fence();
+    }
+    __syncthreads();
+    const Shared shared(Roles::team());
+    if (Roles::Loaders::index() < Roles::loaders) {
+      ptx::registers_decrease<loading_registers(C)>();
+      load(p, shared);
+    } else {
+      if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
+      multiply_and_store(p, shared);
+    }
+  }
+
+  __device__ static void load(const ForwardParams& p, const Shared& shared) {
+    constexpr bool resident = C.resident_steps > 0;
+    if (resident && threadIdx.x == 0) {
+      Roles::wait_for_previous();
+      load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
+    }
+    if constexpr (C.turned) {
+      // A warp for x, and one for the weights of each channel block.
+      static_assert(C.team_blocks <= 3 && C.loaders == 1);
+      const int warp = Roles::Loaders::index() / warp_size;
+      if (lane_index() == 0 && warp == 0) PanelFill<C, Tables>::copy_x(p, shared);
+      if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks)
+        CopiedWeights<C, Tables>::copy(p, shared, warp - 1);
+    } else {
+      PanelFill<C, Tables>::load_x(p, shared);
+    }
+  }
+
+  /// The tile of a member of the team.
+  __device__ static Tile tile_of(const Schedule& schedule, const ForwardParams& p) {
+    Tile tile = schedule.tile(p);
+    tile.channel_block += Roles::block();
+    return tile;
+  }
+
+  __device__ static void multiply_and_store(const ForwardParams& p, const Shared& shared) {
+    constexpr int warps = warpgroup_size / warp_size;
+    unsigned char* const memory =
+        shared.store + (Roles::member() * warps + Roles::thread() / warp_size) * panel_store_bytes(C);
+    Weights weights(p, shared);
+    Ring<C.panel_stages> panel;
+    PanelTurns<C> turns;
+    const typename PanelOperands<C, Tables>::First first(shared);
+    for (Schedule schedule(p, Roles::team()); !schedule.done(); schedule.advance()) {
+      const Tile tile = tile_of(schedule, p);
+      typename Store::Outputs outputs(p, tile);
+      if constexpr (C.fills) {
+        static_assert(!C.in_turns);
+        if (Tables::steps(tile.type) == 0) {
+          Store::fill(p, tile, outputs, Roles::part() * C.position_tiles);
+          continue;
+        }
+      }
+      PanelSums<C> sum;
+      if (C.in_turns && Tables::steps(tile.type) > 0)  // a turn is for who has what it takes
+        ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
+      turns.wait();
+      if constexpr (splits(C.math)) {
+        PanelSplitProducts<C, Tables, Wgmma>::multiply(sum, p, tile, shared, first, weights, panel);
+        turns.pass();
+      } else {
+        PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, tile, shared, first, weights, panel, turns);
+      }
+      if constexpr (C.depth_splits > 1) {
+        unsigned char* const first = shared.store + Roles::member() * warps * panel_store_bytes(C);
+        if (!PartialSums<C, Tables>::add(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
+      }
+      Store::store(p, tile, memory, outputs, sum, Roles::part() * C.position_tiles);
+    }
   }
 };
 
@@ -5247,7 +5634,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_d46a05a9174f_sm{architecture}",
+        name=f"tconv_kb81_5f7a99780120_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -2,6 +2,8 @@
 
 #include <sstream>
 
+#include "cuda/kernels/sizes/tile.cuh"
+
 namespace tconv::cuda {
 namespace {
 

@@ -1,7 +1,7 @@
 // Sizes as kernels count them, with 32 bits.
 #pragma once
 
-#include "cuda/kernels/gemm_config.cuh"
+#include "cuda/kernels/integers.cuh"
 #include "layer/layer.hpp"
 
 namespace tconv::cuda {

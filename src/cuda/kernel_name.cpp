@@ -1,5 +1,7 @@
 #include "cuda/kernel_name.hpp"
 
+#include "cuda/kernels/sizes/weights.cuh"
+
 namespace tconv::cuda {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include "cuda/codegen.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/kernels/sizes/block.cuh"
+#include "cuda/kernels/sizes/general.cuh"
 
 namespace tconv::cuda {
 

@@ -49,7 +49,8 @@ TEST(Export, EverySourceIsThereOnceAndAfterWhatItNeeds) {
   for (std::sregex_iterator at(text.begin(), text.end(), heading), end; at != end; ++at) order.push_back((*at)[1]);
   EXPECT_EQ(std::set<std::string>(order.begin(), order.end()).size(), order.size());
   const auto place = [&](const char* name) { return std::find(order.begin(), order.end(), name) - order.begin(); };
-  EXPECT_LT(place("gemm_config.cuh"), place("base.cuh"));
+  EXPECT_LT(place("integers.cuh"), place("base.cuh"));
+  EXPECT_LT(place("gemm_config.cuh"), place("sizes/tile.cuh"));
   EXPECT_LT(place("base.cuh"), place("implicit_gemm.cuh"));
   EXPECT_LT(place("launch_params.cuh"), place("launch_rules.cuh"));
   EXPECT_LT(place("launch_rules.cuh"), std::ptrdiff_t(order.size()));
@@ -183,8 +184,9 @@ std::string host_with(const std::string& text, const std::vector<std::string>& k
 void compile(const std::string& source, const std::string& target) {
   const std::string file = testing::TempDir() + "/tconv_export_host.cpp";
   std::ofstream(file) << source;
-  const std::string command = std::string("'") + TCONV_COMPILER + "' -std=c++20 -w -I'" + TCONV_SOURCE_FOLDER +
-                              "' " + target + " '" + file + "'";
+  const std::string folder = TCONV_SOURCE_FOLDER;
+  const std::string command = std::string("'") + TCONV_COMPILER + "' -std=c++20 -w -I'" + folder + "' -I'" +
+                              folder + "/cuda/kernels' " + target + " '" + file + "'";
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
 }
 

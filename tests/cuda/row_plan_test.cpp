@@ -12,6 +12,8 @@
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/kernels/sizes/block.cuh"
+#include "cuda/kernels/sizes/general.cuh"
 
 namespace tconv::cuda {
 namespace {

@@ -320,7 +320,7 @@ def test_checks_of_the_extension_with_a_cpp_library_of_its_own(tmp_path):
     source, result = tmp_path / "host.cpp", tmp_path / "host.so"
     source.write_text(HOST_FRAME.replace("@HOST@", host))
     command = [compiler, "-std=c++20", "-O1", "-w", "-fPIC", "-shared", "-static-libstdc++", str(source)]
-    command += ["-o", str(result), "-I", str(ROOT / "src")]
+    command += ["-o", str(result), "-I", str(ROOT / "src"), "-I", str(ROOT / "src/cuda/kernels")]
     command += [flag for path in cpp_extension.include_paths() for flag in ("-isystem", path)]
     command += ["-L", cpp_extension.TORCH_LIB_PATH, "-ltorch_cpu", "-lc10"]
     subprocess.run(command, check=True)

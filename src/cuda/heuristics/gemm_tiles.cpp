@@ -6,6 +6,7 @@
 
 #include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/kernels/sizes/general.cuh"
 
 namespace tconv::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/heuristics/team_cost.hpp"
+#include "cuda/kernels/sizes/block.cuh"
 
 namespace tconv::cuda {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "cuda/heuristics/panel_prices.hpp"
 #include "cuda/heuristics/team_cost.hpp"
+#include "cuda/kernels/sizes/block.cuh"
 
 namespace tconv::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "cuda/kernels/sizes/panel_store.cuh"
 #include "layer/phases.hpp"
 
 namespace tconv::cuda {

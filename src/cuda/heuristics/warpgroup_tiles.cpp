@@ -5,6 +5,7 @@
 
 #include "cuda/heuristics/panel_tiles.hpp"
 #include "cuda/heuristics/team_cost.hpp"
+#include "cuda/kernels/sizes/block.cuh"
 
 namespace tconv::cuda {
 namespace {

@@ -4,7 +4,7 @@
 // that may have no CUDA toolkit.
 #pragma once
 
-#include "gemm_config.cuh"
+#include "integers.cuh"
 
 namespace tconv::device {
 

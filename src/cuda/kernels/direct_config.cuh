@@ -2,7 +2,7 @@
 // multiply-adds. Host and device compile this file; batch and lengths are not in it.
 #pragma once
 
-#include "gemm_config.cuh"
+#include "integers.cuh"
 
 namespace tconv::device {
 

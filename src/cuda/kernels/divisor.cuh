@@ -2,7 +2,7 @@
 // twenty instructions that wait for each other.
 #pragma once
 
-#include "gemm_config.cuh"
+#include "integers.cuh"
 
 namespace tconv::device {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "gemm_config.cuh"
 
 namespace tconv::device {
 

@@ -14,6 +14,7 @@
 #include "epilogue/staged_store.cuh"
 #include "mma/products.cuh"
 #include "ptx/launch.cuh"
+#include "sizes/general.cuh"
 #include "tiles/weight_slab.cuh"
 #include "tiles/x_tile.cuh"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "divisor.cuh"
-#include "gemm_config.cuh"
+#include "integers.cuh"
 
 namespace tconv::device {
 

@@ -4,6 +4,7 @@
 
 #include "direct_config.cuh"
 #include "launch_params.cuh"
+#include "sizes/panel_team.cuh"
 
 namespace tconv::device {
 

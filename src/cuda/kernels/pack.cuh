@@ -11,6 +11,7 @@
 #include "mma/split.cuh"
 #include "ptx/launch.cuh"
 #include "ptx/mma.cuh"
+#include "sizes/weights.cuh"
 #include "tile.cuh"
 #include "words.cuh"
 

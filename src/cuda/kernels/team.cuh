@@ -3,6 +3,7 @@
 
 #include "ptx/barrier.cuh"
 #include "ptx/bulk_copy.cuh"
+#include "sizes/weights.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {

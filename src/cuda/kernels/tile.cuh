@@ -3,6 +3,7 @@
 
 #include "element.cuh"
 #include "launch_params.cuh"
+#include "sizes/tile.cuh"
 
 namespace tconv::device {
 

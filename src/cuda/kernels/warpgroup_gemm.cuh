@@ -22,6 +22,7 @@
 #include "mma/split.cuh"
 #include "ptx/launch.cuh"
 #include "ptx/wgmma.cuh"
+#include "sizes/block.cuh"
 #include "team.cuh"
 #include "tiles/x_tile.cuh"
 

@@ -12,6 +12,8 @@
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/kernels/sizes/block.cuh"
+#include "cuda/kernels/sizes/general.cuh"
 #include "cuda/tensor_views.hpp"
 #include "cuda/tile_kernels.hpp"
 #include "gpu/commands.hpp"

@@ -9,6 +9,7 @@
 #include "epilogue/row_output.cuh"
 #include "epilogue/row_place.cuh"
 #include "ptx/store.cuh"
+#include "sizes/panel_store.cuh"
 #include "tile.cuh"
 #include "words.cuh"
 

@@ -12,6 +12,7 @@
 #include "epilogue/row_place.cuh"
 #include "epilogue/vector_store.cuh"
 #include "ptx/barrier.cuh"
+#include "sizes/warpgroup.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {

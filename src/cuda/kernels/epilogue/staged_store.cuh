@@ -7,6 +7,7 @@
 // group per warp row.
 #pragma once
 
+#include "sizes/general.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base.cuh"
+#include "math.cuh"
 
 namespace tconv::device::ptx {
 

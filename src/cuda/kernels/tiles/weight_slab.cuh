@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ptx/async_copy.cuh"
+#include "sizes/weights.cuh"
 #include "tile.cuh"
 
 namespace tconv::device {

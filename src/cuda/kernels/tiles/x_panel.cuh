@@ -13,6 +13,7 @@
 #pragma once
 
 #include "ptx/load.cuh"
+#include "sizes/panel.cuh"
 #include "tile.cuh"
 #include "tiles/panel_slice.cuh"
 

@@ -1,0 +1,106 @@
+// Lines and runs of the panel kernel's epilogue. A warp has 16 rows of the product, each of them a phase of a channel,
+// and all positions; rows of the same channel and of all phases along the width are a line, whose outputs are runs with
+// these phases interleaved.
+#pragma once
+
+#include "epilogue/row_output.cuh"
+#include "epilogue/row_place.cuh"
+#include "sizes/panel_store.cuh"
+#include "tile.cuh"
+
+namespace tconv::device {
+
+template <GemmConfig C, class Tables>
+struct PanelLines {
+  using Element = ElementOf<C>;
+  using Line = BlockLine<C, Tables>;
+  using Sums = float[C.position_tiles][C.panel_columns / 2];
+  static constexpr int columns = C.panel_columns, slots = C.width_slots;
+  static_assert(are_whole_lines(slots));
+  static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
+  /// Lines of a run.
+  static constexpr int run_lines = device::run_lines(C);
+  /// Every output has one of a phase without taps behind it.
+  static constexpr bool beside_gap = C.width_phases == 1 && C.stride.w == 2;
+  // Runs of several rows: no output may be staged where one of another row is.
+  static constexpr bool whole_rows = C.run_rows > 1;
+  static_assert(!whole_rows || (C.stride.h == run_lines && C.stride.w == C.width_phases && panels_per_row(C) == 1 &&
+                                row_lead(C) >= 0));
+
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
+  /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
+  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
+  __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
+  __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+
+  /// Of a thread's two rows.
+  struct Outputs {
+    RowOutput<C> of_half[2];
+    __device__ Outputs(const ForwardParams& p, const Tile& tile)
+        : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
+  };
+  /// The output channel of one of a thread's two rows; -1: it has none.
+  __device__ static int channel_of_half(const Tile& tile, int half) {
+    const Line line(tile, first_line(half) + line_of_lane());
+    return line.exists ? line.channel : -1;
+  }
+
+  /// A run of the pass: where its first output goes, outside the tensor perhaps, and which part of it exists.
+  struct Run {
+    Element* at;
+    unsigned short first, end;
+  };
+
+  /// The outputs of a line: where they begin for the box, and which of them exist.
+  struct LineRuns {
+    Element* at;  // the first output of the box, outside the tensor perhaps
+    int od, oh, ow;
+    bool exists;
+
+    __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
+      const Line line(tile, index);
+      exists = line.exists;
+      od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
+      oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
+      ow = tile.origin.w * C.stride.w - C.padding.w;
+      at = static_cast<Element*>(p.y) + tile.n * p.ys.n + line.channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
+           ow;
+    }
+
+    /// A row of positions of the box, from output `low` on.
+    __device__ Run piece(const ForwardParams& p, const Tile& tile, int image, int d, int h, int low) const {
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d) &&
+                          unsigned(oh + h * C.stride.h) < unsigned(p.out.h) &&
+                          (C.images == 1 || tile.n + image < p.batch);
+      Element* const row = at + image * p.ys.n + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+      int first = max(low, -ow), end = min(low + panel_run_width(C) * C.stride.w, p.out.w - ow);
+      if constexpr (C.window > 1) {
+        constexpr int advance = box_advance(C) * C.stride.w;
+        const u32 address = u32(reinterpret_cast<u64>(row) / sizeof(Element));
+        const auto aligned = [&](int c) { return c + int((0u - (address + u32(c))) % C.window); };
+        if (tile.box_w > 0) first = max(first, aligned(0));
+        if (tile.box_w + 1 < p.boxes.w.by) end = min(end, aligned(advance));
+      }
+      Run run;
+      run.at = row + low;
+      run.first = static_cast<unsigned short>(first - low);
+      run.end = static_cast<unsigned short>(inside && end > first ? end - low : 0);
+      return run;
+    }
+
+    /// A product, or of the rows that it covers those of a run, from `product_row` on.
+    __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
+      const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
+      Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
+      if constexpr (whole_rows) {
+        const int rows =
+            min(min_of(C.run_rows, C.product_rows - product_row) * run_lines, p.out.h - (oh + h * C.stride.h));
+        if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
+      }
+      return run;
+    }
+  };
+};
+
+}  // namespace tconv::device

@@ -1,0 +1,92 @@
+// Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, one run for each line and
+// each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
+// Channels last, a warpgroup stages a few positions of all rows at a time.
+#pragma once
+
+#include "sizes/panel.cuh"
+
+namespace tconv::device {
+
+constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat_rows(c) : 1; }
+constexpr int panel_run_width(const GemmConfig& c) {
+  return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
+}
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
+/// Rows that are whole lines: eight, or the 16 of a warp.
+constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
+/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
+constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
+constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
+/// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
+constexpr int panel_flat_skew(const GemmConfig& c) {
+  const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
+  return (first % v + v) % v;
+}
+/// Runs of a product; the last one has fewer rows perhaps.
+constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+
+// Where runs are several whole rows:
+/// how many lines are one run,
+constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
+constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
+/// how many outputs before its row the first position begins,
+constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
+/// and how many positions at the end of a box's row may be beyond it.
+constexpr int most_beyond_row = 8;
+constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
+  const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
+  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
+  if (!rows_follow || c.width_phases < c.stride.w) return false;
+  // Flat products have every row as it is.
+  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
+}
+
+/// Elements between two staged runs; of flat products, between two rows.
+constexpr int panel_run_stride(const GemmConfig& c) {
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
+  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  return round_up(width * c.run_rows + v - 1, v);
+}
+/// Runs that flat products have of a line.
+constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.run_rows; }
+/// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
+constexpr int panel_line_stride(const GemmConfig& c) {
+  const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
+  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  return pad_to_bank(words, residue) * 4 / element_bytes(c);
+}
+constexpr int panel_staging_bytes(const GemmConfig& c) {
+  return round_up(panel_pass_runs(c) * panel_line_stride(c) * element_bytes(c), 16);
+}
+
+// Channels last.
+/// Channels last, how many channels are stored at once: those of 16 bytes, or fewer where they are not aligned for it.
+constexpr int channel_vector(const GemmConfig& c) {
+  int v = store_vector(c);
+  while (v > 1 && (c.y_channels < v || c.channels_per_block % v != 0 || c.group_out % v != 0)) v /= 2;
+  return v;
+}
+/// Positions of a warpgroup that are staged at a time.
+constexpr int staged_columns(const GemmConfig& c) { return min_of(64 / element_bytes(c), c.panel_columns); }
+/// Elements between two positions: lanes write two words of four positions, or four of eight.
+constexpr int staged_pitch(const GemmConfig& c) {
+  return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
+}
+
+/// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
+constexpr int panel_store_bytes(const GemmConfig& c) {
+  // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
+  // more than the last panel.
+  const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
+  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
+  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
+    const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
+    return max_of(round_up(staged, 16), read);
+  }
+  return max_of(
+      panel_staging_bytes(c) + (c.panel_flat ? (flat_runs_of_line(c) + panel_pass_lines(c)) * run_entry_bytes : 0),
+      read);
+}
+
+}  // namespace tconv::device

@@ -1,0 +1,32 @@
+// Sizes of a team of the panel kernel: shared memory, barriers, and sums that tiles share.
+#pragma once
+
+#include "sizes/panel_store.cuh"
+
+namespace tconv::device {
+
+constexpr int panel_team_bytes(const GemmConfig& c) {
+  return round_up(
+      c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
+      128);
+}
+constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
+constexpr int panel_shared_bytes(const GemmConfig& c) {
+  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
+         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+}
+
+/// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
+constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
+constexpr int partial_bytes(const GemmConfig& c) {
+  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
+
+/// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
+/// of a tile in their slots.
+constexpr bool allows_turns(const GemmConfig& c) {
+  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
+}
+
+}  // namespace tconv::device
