@@ -46,60 +46,6 @@ TEST(Bf16Pairs, JoinsNumbersAndTouchesNothingElse) {
     }
 }
 
-TEST(Bf16Pairs, KernelsAddProductsOfBothChannels) {
-  if (!multiplies_bf16_pairs()) GTEST_SKIP() << "no AVX-512 BF16, or TCONV_MAX_CPU_ISA rules it out";
-  const OuterProductKernels<BFloat16Pair>& kernels = outer_product_kernels<BFloat16Pair>();
-  testing_support::Random random(7);
-  const auto number = [&] { return std::uint32_t(to_bfloat16(float(random.real())).bits); };
-  const auto pairs = [&](std::int64_t count) {
-    std::vector<BFloat16Pair> values(static_cast<std::size_t>(count));
-    for (BFloat16Pair& v : values) v.bits = number() | number() << 16;
-    return values;
-  };
-  const auto floats = [&](std::int64_t count) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (float& v : values) v = float(random.real());
-    return values;
-  };
-  for (int rows = 1; rows <= kernels.rows; ++rows)
-    for (int vectors = 1; vectors <= kernels.widest[rows]; ++vectors) {
-      ASSERT_NE(kernels.kernel[rows][vectors], nullptr) << rows << " x " << vectors;
-      const std::int64_t columns = vectors * kernels.lanes, channels = 3, stride = columns + 9,
-                         pitch = columns + 5;
-      const std::vector<TapOffset> taps{{4, 2 * channels}, {0, 0}, {7, channels}};
-      const std::vector<BFloat16Pair> weight = pairs(3 * channels * rows), source = pairs(channels * stride + 8);
-      const std::vector<float> start = floats(rows);
-      for (const bool accumulate : {false, true}) {
-        std::vector<float> sums = floats(rows * pitch);
-        const std::vector<float> before = sums;
-        kernels.kernel[rows][vectors]({.weight = weight.data(),
-                                       .source = source.data(),
-                                       .channel_stride = stride,
-                                       .channels = channels,
-                                       .taps = taps.data(),
-                                       .tap_count = std::int64_t(taps.size()),
-                                       .sums = sums.data(),
-                                       .row_pitch = pitch,
-                                       .start = accumulate ? nullptr : start.data()});
-        for (std::int64_t row = 0; row < rows; ++row)
-          for (std::int64_t column = 0; column < pitch; ++column) {
-            const std::size_t at = std::size_t(row * pitch + column);
-            if (column >= columns) {
-              EXPECT_EQ(sums[at], before[at]) << "wrote past its columns";
-              continue;
-            }
-            double expected = accumulate ? before[at] : start[std::size_t(row)];
-            for (const TapOffset& tap : taps)
-              for (std::int64_t c = 0; c < channels; ++c)
-                for (int i = 0; i < 2; ++i)
-                  expected += double(part(weight[std::size_t((tap.weight + c) * rows + row)], i)) *
-                              double(part(source[std::size_t(tap.source + c * stride + column)], i));
-            EXPECT_NEAR(sums[at], expected, 1e-5) << rows << " x " << vectors;
-          }
-      }
-    }
-}
-
 TEST(Bf16Pairs, InfinitiesAndNansReachTheirSums) {
   if (!multiplies_bf16_pairs()) GTEST_SKIP() << "no AVX-512 BF16, or TCONV_MAX_CPU_ISA rules it out";
   const OuterProductKernels<BFloat16Pair>& kernels = outer_product_kernels<BFloat16Pair>();

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "cpu/convert.hpp"
+#include "cpu/kernels/bf16_pairs.hpp"
 #include "support/random.hpp"
 
 namespace {
@@ -13,12 +15,34 @@ namespace {
 using namespace tconv::cpu;
 
 template <class T>
+void fill(testing_support::Random& random, T& value) {
+  value = T(random.real());
+}
+void fill(testing_support::Random& random, BFloat16Pair& pair) {
+  const auto number = [&] { return std::uint32_t(to_bfloat16(float(random.real())).bits); };
+  pair.bits = number() | number() << 16;
+}
+
+template <class T>
+double product(T a, T b) {
+  return double(a) * double(b);
+}
+double product(BFloat16Pair a, BFloat16Pair b) {
+  double sum = 0;
+  for (const int shift : {0, 16})
+    sum += double(to_float(BFloat16{std::uint16_t(a.bits >> shift)})) *
+           double(to_float(BFloat16{std::uint16_t(b.bits >> shift)}));
+  return sum;
+}
+
+template <class T>
 void check_all(double tolerance) {
+  using Sum = SumOf<T>;
   const OuterProductKernels<T>& kernels = outer_product_kernels<T>();
   testing_support::Random random(7);
-  const auto fill = [&](std::size_t count) {
-    std::vector<T> values(count);
-    for (T& v : values) v = T(random.real());
+  const auto filled = [&]<class V>(V, std::size_t count) {
+    std::vector<V> values(count);
+    for (V& v : values) fill(random, v);
     return values;
   };
   int kernels_seen = 0;
@@ -29,12 +53,12 @@ void check_all(double tolerance) {
       const std::int64_t columns = vectors * kernels.lanes, channels = 3, stride = columns + 9,
                          pitch = columns + 5;
       const std::vector<TapOffset> taps{{4, 2 * channels}, {0, 0}, {7, channels}};
-      const std::vector<T> weight = fill(std::size_t(3 * channels * rows)),
-                           source = fill(std::size_t(channels * stride + 8));
-      const std::vector<T> start = fill(std::size_t(rows));
+      const std::vector<T> weight = filled(T(), std::size_t(3 * channels * rows)),
+                           source = filled(T(), std::size_t(channels * stride + 8));
+      const std::vector<Sum> start = filled(Sum(), std::size_t(rows));
       for (bool accumulate : {false, true}) {
-        std::vector<T> sums = fill(std::size_t(rows * pitch));
-        const std::vector<T> before = sums;
+        std::vector<Sum> sums = filled(Sum(), std::size_t(rows * pitch));
+        const std::vector<Sum> before = sums;
         kernels.kernel[rows][vectors]({.weight = weight.data(),
                                        .source = source.data(),
                                        .channel_stride = stride,
@@ -54,8 +78,8 @@ void check_all(double tolerance) {
             double expected = accumulate ? before[at] : start[std::size_t(row)];
             for (const TapOffset& tap : taps)
               for (std::int64_t c = 0; c < channels; ++c)
-                expected += double(weight[std::size_t((tap.weight + c) * rows + row)]) *
-                            double(source[std::size_t(tap.source + c * stride + column)]);
+                expected += product(weight[std::size_t((tap.weight + c) * rows + row)],
+                                    source[std::size_t(tap.source + c * stride + column)]);
             EXPECT_NEAR(sums[at], expected, tolerance) << rows << " x " << vectors;
           }
       }
@@ -68,6 +92,11 @@ TEST(OuterProduct, FloatKernels) {
 }
 TEST(OuterProduct, DoubleKernels) {
   check_all<double>(1e-14);
+}
+
+TEST(OuterProduct, KernelsOfBf16Pairs) {
+  if (!multiplies_bf16_pairs()) GTEST_SKIP() << "no AVX-512 BF16, or TCONV_MAX_CPU_ISA rules it out";
+  check_all<BFloat16Pair>(1e-5);
 }
 
 TEST(OuterProduct, NoTapsLeaveTheStart) {
