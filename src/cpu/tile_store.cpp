@@ -104,9 +104,13 @@ void Store<Compute>::rows_alike(int64_t channel, const std::array<int, 2>& outer
   for (std::size_t i = 0; i < r.size(); ++i) sources[r[i]] = sums_of(int(i));
 
   if (!same_type || tile.streaming) {
-    const Compute* whole = sources[0];
-    if (step > 1) kernels.interleave(sources, step, q_count, merged, Stack{}), whole = merged;
-    return write(whole + (o.begin - o_first), o.size(), out);
+    for (int64_t i = 0; i < stack.rows; ++i, out += stack.target_pitch * element) {
+      const Compute* whole = sources[0];
+      if (step > 1) kernels.interleave(sources, step, q_count, merged, Stack{}), whole = merged;
+      write(whole + (o.begin - o_first), o.size(), out);
+      for (int64_t phase = 0; phase < step; ++phase) sources[phase] += stack.source_pitch;
+    }
+    return;
   }
   // The same type: whole q go straight to the tensor, the clipped ones at the ends one by one.
   Compute* to = reinterpret_cast<Compute*>(out) - o.begin;
@@ -132,7 +136,7 @@ void Store<Compute>::rows(int64_t first_channel) const {
   const bool all_have_taps = int64_t(slots.r(1).size()) == height_step && int64_t(slots.r(2).size()) == step;
   // Streamed rows must follow each other as they do in memory; others go phase by phase along the height, which
   // takes short ones half the time.
-  const bool stacked = same_type && !tile.streaming && all_have_taps && box.extent[2] > 1;
+  const bool stacked = !(same_type && tile.streaming) && all_have_taps && box.extent[2] > 1;
   for (int64_t channel = 0; channel < tile.channels; ++channel)
     for (int64_t n = 0; n < box.extent[0]; ++n)
       for (int64_t depth = 0; depth < box.extent[1]; ++depth) {
