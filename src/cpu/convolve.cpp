@@ -17,14 +17,6 @@ int panel_rows(OperandKind kind) {
   return with_operand(kind, [](auto operand) { return outer_product_kernels<decltype(operand)>().rows; });
 }
 
-int operand_channels(OperandKind kind) {
-  return with_operand(kind, [](auto operand) { return OperandTraits<decltype(operand)>::channels; });
-}
-
-int64_t operand_bytes(OperandKind kind) {
-  return with_operand(kind, [](auto operand) { return int64_t(sizeof(operand)); });
-}
-
 /// Elements behind the last plane that the last vectors of a run may read.
 template <class Operand>
 int64_t source_slack() {
@@ -37,7 +29,7 @@ int64_t source_slack() {
 ConvolutionPlan::ConvolutionPlan(Convolution convolution, DType dtype)
     : conv(std::move(convolution)),
       operand(operand_kind(dtype, conv.sum_channels)),
-      weight(conv, panel_rows(operand), second_level_cache(), operand_bytes(operand), operand_channels(operand)),
+      weight(conv, panel_rows(operand), second_level_cache(), operand_bytes(operand), channels_of(operand)),
       slots(conv) {}
 
 ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batch, const Extents& source_size,
@@ -261,10 +253,9 @@ template <class Operand>
 void ConvolutionBinding::load(const ConstTensor& source, const Box& box, int64_t group, Span sums,
                               const Scratch<Operand>& s) const {
   const Convolution& conv = plan_->conv;
-  constexpr int64_t operand_channels = OperandTraits<Operand>::channels;
-  const int64_t first = sums.begin * operand_channels,
-                end = std::min(sums.end * operand_channels, conv.sum_channels);
-  if constexpr (operand_channels == 1) {
+  constexpr int64_t parts = OperandTraits<Operand>::channels;
+  const int64_t first = sums.begin * parts, end = std::min(sums.end * parts, conv.sum_channels);
+  if constexpr (parts == 1) {
     load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + first, end - first,
                 s.source, plane_pitch_, channel_pitch_);
   } else {
@@ -274,11 +265,10 @@ void ConvolutionBinding::load(const ConstTensor& source, const Box& box, int64_t
       load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + channel, count,
                   s.singles, plane_of_singles, channel_pitch_);
       for (std::size_t plane = 0; plane < conv.planes.size(); ++plane)
-        for (int64_t c = 0; c < count; c += operand_channels) {
+        for (int64_t c = 0; c < count; c += parts) {
           const float* const single = s.singles + int64_t(plane) * plane_of_singles + c * channel_pitch_;
           join_pairs(single, c + 1 < count ? single + channel_pitch_ : nullptr, tiling_.plane_elements,
-                     s.source + int64_t(plane) * plane_pitch_ +
-                         (channel - first + c) / operand_channels * channel_pitch_);
+                     s.source + int64_t(plane) * plane_pitch_ + (channel - first + c) / parts * channel_pitch_);
         }
     }
   }

@@ -22,9 +22,7 @@ struct ConvolutionPlan {
   ConvolutionPlan(Convolution convolution, DType dtype);
   ConvolutionPlan(const ConvolutionPlan&) = delete;
 
-  std::size_t packed_bytes() const {
-    return std::size_t(weight.elements()) * (operand == OperandKind::f64 ? 8 : 4);
-  }
+  std::size_t packed_bytes() const { return std::size_t(weight.elements() * operand_bytes(operand)); }
 };
 
 /// A tap inside a tile.

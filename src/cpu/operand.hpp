@@ -46,4 +46,12 @@ decltype(auto) with_operand(OperandKind kind, const F& f) {
   }
 }
 
+inline std::int64_t operand_bytes(OperandKind kind) {
+  return with_operand(kind, [](auto operand) { return std::int64_t(sizeof(operand)); });
+}
+
+inline int channels_of(OperandKind kind) {
+  return with_operand(kind, [](auto operand) { return OperandTraits<decltype(operand)>::channels; });
+}
+
 }  // namespace tconv::cpu

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "cpu/convert.hpp"
-#include "cpu/kernels/bf16_pairs.hpp"
-#include "cpu/kernels/rows.hpp"
+#include "cpu/operand.hpp"
 
 namespace tconv::cpu {
 
@@ -62,41 +61,26 @@ void with_operand_storage(DType dtype, const F& f) {
     f(BFloat16());
 }
 
-/// A weight seen by a convolution: where the rows of a group begin, and how far channels are apart.
-struct WeightView {
-  WeightView(const Convolution& conv, const ConstTensor& tensor, int64_t group, int64_t first_channel)
-      : weight(tensor),
-        row_stride(tensor.strides[conv.rows_are_outputs ? 1 : 0]),
-        sum_stride(tensor.strides[conv.rows_are_outputs ? 0 : 1]),
-        // In-channels are numbered through all groups, out-channels within their group.
-        origin(group * (conv.rows_are_outputs ? conv.sum_channels : conv.row_channels) * tensor.strides[0] +
-               first_channel * row_stride),
-        contiguous_taps(follows(4, 1) && follows(3, tensor.sizes[4]) &&
-                        follows(2, tensor.sizes[3] * tensor.sizes[4])) {}
-  int64_t taps() const { return weight.sizes[2] * weight.sizes[3] * weight.sizes[4]; }
+}  // namespace
 
-  const ConstTensor& weight;
-  int64_t row_stride, sum_stride, origin;
-  bool contiguous_taps;
-
- private:
-  /// Strides of dimensions of size 1 are never stepped along.
-  bool follows(int dim, int64_t distance) const {
-    return weight.sizes[std::size_t(dim)] == 1 || weight.strides[std::size_t(dim)] == distance;
-  }
-};
-
-/// Any weight, element by element. A few sum channels at a time: what they hold for a block is a few lines of the
-/// weight, read once and picked apart in the first-level cache, and what is written of them is a few whole lines.
 template <class Operand>
-void pack_elements(const Convolution& conv, const PackedWeight& layout, const WeightView& view, int64_t row_block,
-                   int64_t sum_block, Operand* packed) {
-  constexpr int64_t operand_channels = OperandTraits<Operand>::channels;
-  const ConstTensor& weight = view.weight;
+void pack_piece(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, int64_t group,
+                int64_t row_block, int64_t sum_block, Operand* packed) {
+  constexpr int64_t parts = OperandTraits<Operand>::channels;
   const Span channels = layout.row_block(row_block);
-  const int64_t row_stride = view.row_stride, sum_stride = view.sum_stride;
+  const int64_t row_stride = weight.strides[conv.rows_are_outputs ? 1 : 0];
+  const int64_t sum_stride = weight.strides[conv.rows_are_outputs ? 0 : 1];
+  // In-channels are numbered through all groups, out-channels within their group.
+  const int64_t group_offset =
+      group * (conv.rows_are_outputs ? conv.sum_channels : conv.row_channels) * weight.strides[0];
+  // Strides of dimensions of size 1 are never stepped along.
+  const auto follows = [&](int d, int64_t distance) {
+    return weight.sizes[d] == 1 || weight.strides[d] == distance;
+  };
+  const bool contiguous_taps =
+      follows(4, 1) && follows(3, weight.sizes[4]) && follows(2, weight.sizes[3] * weight.sizes[4]);
   const auto tap_offset = [&](int64_t k) {
-    if (view.contiguous_taps) return k;
+    if (contiguous_taps) return k;
     const int64_t plane = weight.sizes[3] * weight.sizes[4];
     return k / plane * weight.strides[2] + k / weight.sizes[4] % weight.sizes[3] * weight.strides[3] +
            k % weight.sizes[4] * weight.strides[4];
@@ -104,7 +88,9 @@ void pack_elements(const Convolution& conv, const PackedWeight& layout, const We
 
   with_operand_storage<Operand>(weight.dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    const Storage* from = static_cast<const Storage*>(weight.data) + view.origin;
+    const Storage* from = static_cast<const Storage*>(weight.data) + group_offset + channels.begin * row_stride;
+    // A few sum channels at a time: what they hold for this block is a few lines of the weight, read once and
+    // picked apart in the first-level cache, and what is written of them is a few whole lines.
     const Span sums = layout.sum_block(sum_block);
     constexpr int64_t group_of_sums = 8;
     for (int64_t first = 0; first < sums.size(); first += group_of_sums) {
@@ -125,7 +111,7 @@ void pack_elements(const Convolution& conv, const PackedWeight& layout, const We
               const Storage* element = from + channel * row_stride + tap_offset(k[std::size_t(tap)]);
               Operand* slot = to + (panel.begin * taps + tap * panel.size()) * sums.size() + (row - panel.begin);
               for (int64_t i = first; i < last; ++i) {
-                const int64_t sum = (sums.begin + i) * operand_channels;
+                const int64_t sum = (sums.begin + i) * parts;
                 const bool has_next = sum + 1 < conv.sum_channels;
                 for (int64_t j = 0; j < count; ++j)
                   slot[i * panel.size() + j] =
@@ -138,78 +124,6 @@ void pack_elements(const Convolution& conv, const PackedWeight& layout, const We
       }
     }
   });
-}
-
-/// Sum channels that are transposed together: what is written of them is several lines in a row.
-constexpr int64_t transposed_sums = 16;
-constexpr int64_t most_transposed = 4096;  // weights of them, in the first-level cache
-constexpr int64_t least_taps = 8;          // of fewer, single elements are as fast
-
-/// Whether panels are whole, of one phase each, and taps contiguous.
-bool can_transpose(const PackedWeight& layout, const WeightView& view, int64_t channels) {
-  return view.contiguous_taps && view.taps() >= least_taps && channels % layout.panel_rows() == 0 &&
-         transposed_sums * layout.panel_rows() * view.taps() <= most_transposed;
-}
-
-/// The weights of a panel's channels are transposed by vectors, from [channel][tap] to [tap][channel]: there the
-/// rows of a panel lie together.
-template <class Operand>
-void pack_transposed(const Convolution& conv, const PackedWeight& layout, const WeightView& view,
-                     int64_t row_block, int64_t sum_block, Operand* packed) {
-  using Single = SumOf<Operand>;
-  constexpr int parts = OperandTraits<Operand>::channels;
-  const int64_t channels = layout.row_block(row_block).size(), rows = layout.panel_rows(), all_taps = view.taps();
-  const int64_t element = int64_t(size_of(view.weight.dtype));
-  const RowKernels<Single>& kernels = row_kernels<Single>();
-  alignas(64) Operand transposed[most_transposed];  // [sum channel][tap][channel of the panel]
-  alignas(64) Single singles[parts > 1 ? parts : 1][parts > 1 ? most_transposed / transposed_sums : 1];
-  const auto transpose = [&](int64_t sum, int64_t channel, Operand* to) {
-    const auto load = [&](int64_t of_sum, Single* target) {
-      const int64_t from = view.origin + of_sum * view.sum_stride + channel * view.row_stride;
-      kernels.load_transposed(view.weight.dtype, static_cast<const char*>(view.weight.data) + from * element,
-                              view.row_stride, 1, rows, all_taps, target, rows);
-    };
-    if constexpr (parts == 1) {
-      load(sum, to);
-    } else {
-      const bool has_next = sum + 1 < conv.sum_channels;
-      load(sum, singles[0]);
-      if (has_next) load(sum + 1, singles[1]);
-      join_pairs(singles[0], has_next ? singles[1] : nullptr, rows * all_taps, to);
-    }
-  };
-
-  const Span sums = layout.sum_block(sum_block);
-  for (int64_t channel = 0; channel < channels; channel += rows)
-    for (int64_t first = 0; first < sums.size(); first += transposed_sums) {
-      const int64_t count = std::min(transposed_sums, sums.size() - first);
-      for (int64_t i = 0; i < count; ++i)
-        transpose((sums.begin + first + i) * parts, channel, transposed + i * rows * all_taps);
-      for (std::size_t c = 0; c < conv.classes.size(); ++c) {
-        const PhaseClass& phase_class = conv.classes[c];
-        const int64_t taps = int64_t(phase_class.taps.size());
-        Operand* const of_class = packed + layout.class_offset(row_block, sum_block, c);
-        for (std::size_t phase = 0; phase < phase_class.phases.size(); ++phase)
-          for (int64_t tap = 0; tap < taps; ++tap) {
-            const Operand* from = transposed + phase_class.phases[phase].k[std::size_t(tap)] * rows;
-            Operand* to = of_class + ((int64_t(phase) * channels + channel) * taps + tap * rows) * sums.size() +
-                          first * rows;
-            for (int64_t i = 0; i < count; ++i, from += rows * all_taps, to += rows) std::copy_n(from, rows, to);
-          }
-      }
-    }
-}
-
-}  // namespace
-
-template <class Operand>
-void pack_piece(const Convolution& conv, const PackedWeight& layout, const ConstTensor& weight, int64_t group,
-                int64_t row_block, int64_t sum_block, Operand* packed) {
-  const Span channels = layout.row_block(row_block);
-  const WeightView view(conv, weight, group, channels.begin);
-  const auto pack =
-      can_transpose(layout, view, channels.size()) ? pack_transposed<Operand> : pack_elements<Operand>;
-  pack(conv, layout, view, row_block, sum_block, packed);
 }
 
 template void pack_piece<float>(const Convolution&, const PackedWeight&, const ConstTensor&, int64_t, int64_t,

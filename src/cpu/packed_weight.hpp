@@ -51,7 +51,6 @@ class PackedWeight {
   std::int64_t largest_sum_block() const { return ceil_div(sum_channels_, sum_blocks_); }
   std::int64_t sum_channels() const { return sum_channels_; }
 
-  int panel_rows() const { return panel_rows_; }
   std::int64_t panels(std::int64_t rows) const { return ceil_div(rows, panel_rows_); }
   Span panel(std::int64_t rows, std::int64_t index) const { return piece(rows, panels(rows), index); }
 

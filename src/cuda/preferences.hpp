@@ -1,13 +1,13 @@
 // What tests and timings ask of the engine through the environment, so that every kernel runs on layers of every
-// size. Nobody else sets these:
+// size; users have TCONV_NO_HALVES alone (docs/command-line.md).
 //
-//   TCONV_NO_WGMMA=1        Hopper is left to the general kernel
-//   TCONV_NO_HALVES=1       numbers of 32 bits are never multiplied as scaled fp16 ones
-//   TCONV_PREFER_HALVES=1   they are wherever that can be done
-//   TCONV_X_PHASES=1        a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
-//   TCONV_PREFER_PANELS=1   the panel kernel serves wherever it can, whatever it costs; =2: tiles whose panels so
-//   many
-//                           warpgroups share come first, and a name asks for tiles of a kind (preferences.cpp)
+//   TCONV_NO_WGMMA=1       Hopper is left to the general kernel
+//   TCONV_NO_HALVES=1      numbers of 32 bits are never multiplied as scaled fp16 ones
+//   TCONV_PREFER_HALVES=1  they are wherever that can be done
+//   TCONV_X_PHASES=1       a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
+//   TCONV_PREFER_PANELS=1  the panel kernel serves wherever it can, whatever it costs
+//   TCONV_PREFER_PANELS=2  and tiles come first whose panels so many warpgroups share
+//   TCONV_PREFER_PANELS=…  and tiles of a kind, by its name (preferences.cpp)
 //
 // Plans heed what is set when they are made, and bindings when they meet a new view of their tensors.
 #pragma once

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "cpu/convert.hpp"
 #include "cpu/tile_io.hpp"
 #include "support/random.hpp"
 
@@ -57,9 +58,7 @@ TEST(TileStore, WritesWhatTheBoxOwnsCachedAndStreamed) {
     for (std::size_t s = 0; s < sums.size(); ++s) sums[s] = float(s + 1);
     std::vector<float> buffer(std::size_t(row_buffer_elements(conv.target, tiling)));
     std::vector<float> results[2];
-    for (bool streaming : {false, true}) {
-      results[streaming].assign(std::size_t(y.sizes[0] * y.strides[0]), -1);
-      y.data = results[streaming].data();
+    const auto store_tiles = [&](bool streaming) {
       for (std::int64_t tile = 0; tile < tiling.tile_count(); ++tile)
         store_box(SumTile<float>{.sums = sums.data(),
                                  .row_pitch = tiling.columns(),
@@ -68,8 +67,19 @@ TEST(TileStore, WritesWhatTheBoxOwnsCachedAndStreamed) {
                                  .row_buffer = buffer.data(),
                                  .streaming = streaming},
                   slots, conv.target, tiling, tile_box(tiling, tile), 0, y);
+    };
+    for (bool streaming : {false, true}) {
+      results[streaming].assign(std::size_t(y.sizes[0] * y.strides[0]), -1);
+      y.data = results[streaming].data();
+      store_tiles(streaming);
     }
     EXPECT_EQ(results[0], results[1]);
+    // Outputs of 16 bits are the same numbers, rounded.
+    std::vector<BFloat16> rounded(results[0].size());
+    y.data = rounded.data(), y.dtype = DType::bf16;
+    store_tiles(false);
+    for (std::size_t at = 0; at < rounded.size(); ++at)
+      ASSERT_EQ(rounded[at].bits, to_bfloat16(results[0][at]).bits) << "element " << at;
 
     const auto expected = [&](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
       const int ph = slots.index(1, (h + padding[1]) % g.stride[1]);
