@@ -84,7 +84,7 @@ std::string config_text(const GemmConfig& c) {
       << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
       << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
-      << ", .depth_splits = " << c.depth_splits << "};\n";
+      << ", .depth_splits = " << c.depth_splits << ", .march = " << c.march << "};\n";
   return out.str();
 }
 
@@ -244,6 +244,9 @@ std::string gemm_source(const GemmConfig& c, const RowPlan& rows) {
 std::string warpgroup_source(const GemmConfig& c, const RowPlan& plan) {
   const bool moved = device::first_phase(c) != Int3{0, 0, 0};
   const RowPlan rows = moved ? from_first_output(plan, c.stride, c.padding).value() : plan;
+  if (c.march)
+    return forward_source(c, rows, "march_gemm.cuh", "MarchGemm<config, Tables, Wgmma>",
+                          wgmma_text(c, c.rows, false));
   if (c.panel_columns)
     return forward_source(c, rows, "panel_gemm.cuh", "PanelGemm<config, Tables, Wgmma>",
                           wgmma_text(c, c.panel_columns, false));

@@ -14,6 +14,7 @@
 #include "cuda/tensor_views.hpp"
 #include "cuda/tile_choice.hpp"
 #include "cuda/tile_kernels.hpp"
+#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -35,7 +36,8 @@ PackingOptions packing_options(const DeviceProperties& device) {
   return {.warpgroups = device.major == 9 && !preferred.no_warpgroups,
           .exported = device.exported,
           .scaled = preferred.no_halves ? std::optional(false) : device.scaled,
-          .inputs = preferred.inputs};
+          .inputs = preferred.inputs,
+          .marches = !preferred.no_march};
 }
 
 /// What is fixed for a layer on a device; shared by the plan and its bindings.
@@ -189,13 +191,16 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     s.packings.pack(*gemm.packing, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
     packed = reinterpret_cast<const void*>(workspace), workspace += aligned_up(s.packings.bytes());
   }
-  device::ForwardParams params = device::forward_params(c, shape_.batch, int3(shape_.input), int3(shape_.output));
+  const bool upright_layer = gemm.packing->plan.upright;
+  const Shape seen = upright_layer ? upright(shape_) : shape_;
+  device::ForwardParams params = device::forward_params(c, seen.batch, int3(seen.input), int3(seen.output));
   params.x = o.input->data, params.y = o.output->data;
   const unsigned char* const memory = static_cast<const unsigned char*>(packed);
   params.weight = reinterpret_cast<const unsigned*>(memory + gemm.packing->offset);
   params.scales = reinterpret_cast<const float*>(memory + gemm.packing->scales);
   params.bias = o.bias ? o.bias->data : nullptr;
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
+  if (upright_layer) params.xs = upright(params.xs), params.ys = upright(params.ys);
   if (c.turned) {
     device::TurnParams turn = device::turn_params(c, params);
     device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
@@ -261,7 +266,7 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   if (s.family != Family::gemm) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
   if (gemms_.empty() || !gemms_.back().second->kernel)
-    return cuda::kernel_name(s.packings.front().plan.warpgroups ? "warpgroup" : "implicit", math_of(s.layer));
+    return cuda::kernel_name(s.packings.front().plan.kernels == Kernels::general ? "implicit" : "warpgroup", math_of(s.layer));
   return cuda::kernel_name(gemms_.back().second->config);
 }
 

@@ -49,6 +49,11 @@ std::string chunk(const GemmConfig& c) {
   return "_k" + number(c.chunk_words) + where(c.window > 1, "_aligned");
 }
 
+std::string march_tile(const GemmConfig& c, const std::string& box) {
+  return number(c.box_parts) + "x" + number(c.position_tiles) + "x" + number(c.rows) + "_" + box +
+         several("_runs", c.run_rows) + several("_l", c.loaders) + "_k" + number(c.chunk_words);
+}
+
 std::string panel_tile(const GemmConfig& c, const std::string& box) {
   return number(c.position_tiles) + "x" + number(c.panel_columns) +
          (c.panel_flat ? "_flat" : several("_rows", c.product_rows)) + several("_runs", c.run_rows) + "_" + box +
@@ -71,8 +76,9 @@ std::string kernel_name(const GemmConfig& c) {
   const std::string loads_and_stores = "_v" + number(c.x_vector) +
                                        (c.channel_rows ? "_y" + number(c.y_channels) : "") +
                                        where(c.resident_steps, "_resident");
-  const char* const family = c.panel_columns ? "panel" : c.teams ? "warpgroup" : "implicit";
-  const std::string tile = c.panel_columns ? panel_tile(c, box)
+  const char* const family = c.march ? "march" : c.panel_columns ? "panel" : c.teams ? "warpgroup" : "implicit";
+  const std::string tile = c.march           ? march_tile(c, box)
+                           : c.panel_columns ? panel_tile(c, box)
                            : c.teams       ? number(c.rows) + "x" + box + teams(c) + chunk(c)
                                            : number(device::row_tiles_of(c) * 16) + "x" + box + "_w" +
                                            number(c.warps_m) + "x" + number(c.warps_n);

@@ -5,6 +5,7 @@
 #include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/memory_alignment.hpp"
+#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -21,12 +22,13 @@ Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, con
     : geometry_(geometry), device_(device) {
   for (PackingPlan& plan : plans) {
     const device::Math math = plan.math;
-    const int parts = plan.warpgroups ? device::weight_parts(math) : 1;
+    const int parts = plan.kernels == Kernels::general ? 1 : device::weight_parts(math);
+    const Geometry seen = plan.upright ? upright(geometry) : geometry;
     Packing packing;
     packing.offset = aligned_up(bytes());
     packing.bytes = std::size_t(plan.rows.weight_words(geometry, device::channels_per_word(math), parts)) * 4;
     packing.kernel =
-        get_kernel({pack_source(pack_config(geometry, math, plan.rows), plan.rows, geometry), "pack", 0}, device);
+        get_kernel({pack_source(pack_config(seen, math, plan.rows), plan.rows, seen), "pack", 0}, device);
     if (device::scales(math)) {
       packing.scales = aligned_up(packing.offset + packing.bytes);
       packing.find_scales = get_kernel({weight_scales_source(), "find", device::scale_shared_bytes}, device);
@@ -56,6 +58,7 @@ void Packings::pack(const Packing& packing, const ConstTensor& weight, void* pac
   }
   device::PackParams params{};
   set_strides(params, weight);
+  if (packing.plan.upright) std::swap(params.stride_d, params.stride_h);
   params.weight = weight.data, params.packed = reinterpret_cast<unsigned*>(memory + packing.offset);
   params.scales = scales, params.words = std::int64_t(packing.bytes / 4);
   packing.kernel->launch(device::launch_of(params, device_.multiprocessors), params, stream);

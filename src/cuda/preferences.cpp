@@ -34,6 +34,8 @@ Preferences preferences() {
   result.no_warpgroups = is_set("TCONV_NO_WGMMA");
   result.no_halves = is_set("TCONV_NO_HALVES");
   result.halves = is_set("TCONV_PREFER_HALVES");
+  result.no_march = is_set("TCONV_NO_MARCH");
+  result.march = is_set("TCONV_PREFER_MARCH");
   if (const char* const inputs = std::getenv("TCONV_X_PHASES")) result.inputs = std::max(1, std::atoi(inputs));
   if (const char* const panels = std::getenv("TCONV_PREFER_PANELS")) result.panels = panels_named(panels);
   return result;
@@ -43,7 +45,7 @@ void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& ch
   for (const int members : {1, preferred.members})
     std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
       const device::GemmConfig& c = choice.config;
-      return c.panel_columns > 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
+      return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
              c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
              c.run_rows >= preferred.run_rows && c.loaders >= preferred.loaders &&
              device::members_of(c) >= members;

@@ -5,6 +5,7 @@
 //   TCONV_NO_HALVES=1      numbers of 32 bits are never multiplied as scaled fp16 ones
 //   TCONV_PREFER_HALVES=1  they are wherever that can be done
 //   TCONV_X_PHASES=1       a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
+//   TCONV_PREFER_MARCH=1   the march kernel serves wherever it can; TCONV_NO_MARCH=1: nowhere
 //   TCONV_PREFER_PANELS=1  the panel kernel serves wherever it can, whatever it costs
 //   TCONV_PREFER_PANELS=2  and tiles come first whose panels so many warpgroups share
 //   TCONV_PREFER_PANELS=…  and tiles of a kind, by its name (preferences.cpp)
@@ -28,7 +29,7 @@ struct PreferredPanels {
 };
 
 struct Preferences {
-  bool no_warpgroups = false, no_halves = false, halves = false;
+  bool no_warpgroups = false, no_halves = false, halves = false, no_march = false, march = false;
   int inputs = 0;  // of a position; 0: nobody asks
   std::optional<PreferredPanels> panels;
 };

@@ -1,11 +1,13 @@
 #include "cuda/tile_choice.hpp"
 
+#include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/shape_class.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/memory_alignment.hpp"
 #include "cuda/preferences.hpp"
+#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 
@@ -17,11 +19,21 @@ TileChooser::TileChooser(const Layer& layer, const DeviceProperties& device)
               .shared_per_multiprocessor = device.shared_per_multiprocessor,
               .exported = device.exported} {}
 
-/// The tiles that serve from one packing of the weights, the best first.
+std::vector<TileChoice> tiles_of(const PackingPlan& plan, const Geometry& geometry, const Shape& shape,
+                                 const Access& access, const DeviceLimits& limits) {
+  if (plan.kernels == Kernels::march) {
+    if (!plan.upright) return price_march_tiles(geometry, plan.math, plan.rows, shape, access, limits);
+    if (shape.input[0] > 1) return {};
+    return price_march_tiles(upright(geometry), plan.math, plan.rows, upright(shape), access, limits);
+  }
+  return (plan.kernels == Kernels::general ? price_tiles : price_warpgroup_tiles)(geometry, plan.math, plan.rows,
+                                                                                  shape, access, limits);
+}
+
+/// Those that there is workspace for, in the order that is preferred.
 std::vector<TileChoice> TileChooser::choices(const PackingPlan& plan, const Shape& shape, const Access& access,
                                              std::optional<std::size_t> workspace) const {
-  auto choices = (plan.warpgroups ? price_warpgroup_tiles : price_tiles)(
-      geometry_, plan.math, plan.rows, shape_class(layer_, shape), access, limits_);
+  auto choices = tiles_of(plan, geometry_, shape_class(layer_, shape), access, limits_);
   if (workspace)
     std::erase_if(choices, [&](const TileChoice& choice) {
       return choice.config.turned && turned_bytes(choice.config, shape) > *workspace;
@@ -29,6 +41,16 @@ std::vector<TileChoice> TileChooser::choices(const PackingPlan& plan, const Shap
   if (const auto preferred = preferences().panels) move_to_front(*preferred, choices);
   return choices;
 }
+
+namespace {
+
+/// What prices of the march kernel are multiplied by where another kernel is preferred, or this one.
+double march_share(const PackingPlan& plan) {
+  if (plan.kernels != Kernels::march) return 1;
+  return preferences().march ? 1e-6 : preferences().panels ? 1e6 : 1;
+}
+
+}  // namespace
 
 ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, const Access& access,
                                std::optional<std::size_t> workspace) const {
@@ -44,7 +66,7 @@ ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, con
     if (tiles.empty()) continue;
     const device::Math math = packing.plan.math;
     const bool last_choice = device::element_bytes(math) == 4 && !device::scales(math) && preferences().halves;
-    const double cycles = tiles.front().cycles * (last_choice ? 1e6 : 1);
+    const double cycles = tiles.front().cycles * (last_choice ? 1e6 : 1) * march_share(packing.plan);
     if (result.packing && result.tile.cycles <= cycles) continue;
     result = {&packing, {tiles.front().config, cycles}};
   }

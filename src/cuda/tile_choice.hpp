@@ -16,6 +16,10 @@ struct ChosenTile {
   TileChoice tile;
 };
 
+/// The tiles that serve a shape from one packing of the weights, the best first.
+std::vector<TileChoice> tiles_of(const PackingPlan& plan, const Geometry& geometry, const Shape& shape,
+                                 const Access& access, const DeviceLimits& limits);
+
 /// Of one layer on one device. Remembers what it chose, for pricing all tiles takes milliseconds.
 class TileChooser {
  public:

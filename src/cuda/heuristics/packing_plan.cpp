@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 
@@ -32,7 +34,9 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
     return inputs ? make_wide_row_plan(geometry, per_word, parts, last, inputs, rows)
                   : make_wide_row_plan(geometry, per_word, parts, last, rows);
   };
-  const auto add = [&](bool warpgroups, Math as) { plans.push_back({warpgroups, as, std::move(rows)}); };
+  const auto add = [&](bool warpgroups, Math as) {
+    plans.push_back({warpgroups ? Kernels::warpgroups : Kernels::general, as, std::move(rows)});
+  };
   const auto add_wide = [&](Math as) {
     const bool suits = plan_wide(as, std::max(1, options.inputs)) && suits_warpgroups(geometry, as, rows);
     if (suits) add(true, as);
@@ -43,9 +47,21 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
         suits_warpgroups(geometry, as, rows))
       add(true, as);
   };
+  // Layers of two dimensions march along their height.
+  const auto add_march = [&](Math as) {
+    const bool flat = geometry.kernel[0] == 1 && geometry.stride[0] == 1 && geometry.padding[0] == 0;
+    const Geometry marched = flat ? upright(geometry) : geometry;
+    if (options.marches && !last && !options.exported && options.inputs == 0 &&
+        make_march_row_plan(marched, device::channels_per_word(as), device::weight_parts(as), rows) &&
+        suits_march(marched, as, rows))
+      plans.push_back({Kernels::march, as, std::move(rows), flat});
+  };
   const bool scales = options.warpgroups && device::element_bytes(math) == 4 && options.scaled.value_or(true);
   const Math scaled = math == Math::fp32 ? Math::halves : Math::half;
-  if (scales && options.scaled && add_wide(scaled)) return plans;
+  if (scales && options.scaled && add_wide(scaled)) {
+    add_march(scaled);
+    return plans;
+  }
   if (!(options.warpgroups && add_wide(math)) &&
       make_row_plan(geometry, device::channels_per_word(math), 4, rows)) {
     add(false, math);
@@ -54,9 +70,11 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   }
   if (plans.empty() || !options.warpgroups) return plans;
   add_several_inputs(math);
+  add_march(math);
   if (!scales || options.scaled) return plans;
   add_wide(scaled);
   add_several_inputs(scaled);
+  add_march(scaled);
   return plans;
 }
 

@@ -12,11 +12,15 @@ namespace tconv::cuda {
 /// The numbers that a layer asks to be multiplied.
 device::Math math_of(const Layer& layer);
 
+/// The kernels that weights are packed for: the general one, those of teams of warpgroups, or the march kernel.
+enum class Kernels { general, warpgroups, march };
+
 /// One way of packing weights: any shape is served from it.
 struct PackingPlan {
-  bool warpgroups = false;  // for their kernels, else for the general one
+  Kernels kernels = Kernels::general;
   device::Math math{};
   RowPlan rows;
+  bool upright = false;  // the layer is taken as cuda/upright.hpp has it
 };
 
 struct PackingOptions {
@@ -25,6 +29,7 @@ struct PackingOptions {
   // Numbers of 32 bits as scaled fp16 ones: always, never, or beside those as they are.
   std::optional<bool> scaled = std::nullopt;
   int inputs = 0;  // of a position; 0: one, and several where rows are few
+  bool marches = true;
 };
 
 /// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows.

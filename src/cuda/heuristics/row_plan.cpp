@@ -435,4 +435,38 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   return true;
 }
 
+bool make_march_row_plan(const Geometry& g, int channels_per_word, int weight_parts, RowPlan& plan) {
+  constexpr int most_slots = 8, most_blocks = 4, most_columns = 256;
+  constexpr int64_t most_resident = 160 * 1024;
+  if (too_many_phases(g) || g.stride != Extents{1, 1, 1} || g.dilation[0] != 1 || g.kernel[0] < 2 ||
+      g.kernel[0] > most_slots)
+    return false;
+  plan = RowPlan{};
+  plan.tile_rows = 8, plan.march = int(g.kernel[0]);
+  const int64_t octets = (g.group_in + 8 * channels_per_word - 1) / (8 * channels_per_word);
+  const int64_t steps = g.kernel[1] * g.kernel[2];
+  const auto fits = [&] {
+    plan.channels_per_block = device::round_up(device::ceil_div(int(g.group_out), plan.channel_blocks), 8);
+    const int64_t columns = int64_t(plan.channels_per_block) * plan.march;
+    return columns <= most_columns && steps * octets * columns * 32 * weight_parts <= most_resident;
+  };
+  for (plan.channel_blocks = 1; !fits(); ++plan.channel_blocks)
+    if (plan.channel_blocks == most_blocks) return false;
+  plan.row_tiles = plan.march * plan.channels_per_block / 8;
+
+  Geometry slice = g;
+  slice.kernel[0] = 1;
+  const Shifts shifts(slice);
+  plan.reach = shifts.reach();
+  BlockType type;
+  for (int tap = 0; tap < plan.march; ++tap)
+    for (int channel = 0; channel < plan.channels_per_block; ++channel)
+      type.rows.push_back(Row{channel, {tap, 0, 0}});
+  for (int channel = 0; channel < plan.channels_per_block; ++channel) type.lines.push_back({channel, 0, 0});
+  for (const int h : shifts.h[0])
+    for (const int w : shifts.w[0]) type.steps.push_back({{0, h, w}, {0, h, w}, 0});
+  plan.types.push_back(std::move(type));
+  return true;
+}
+
 }  // namespace tconv::cuda

@@ -69,6 +69,7 @@ struct RowPlan {
   Int3 reach{0, 0, 0};
   Int3 first_phase{0, 0, 0};  // of depth and height, see from_first_output
   int octet_group = 1;        // of wide blocks: octets of a step that packed weights hold together
+  int march = 0;              // slots of sums of the march kernel; 0: rows of another kernel
 
   int rows() const { return row_tiles * tile_rows; }
 
@@ -102,5 +103,10 @@ bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int wei
                         RowPlan& plan);
 bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
                         int x_phases, RowPlan& plan);
+
+/// Blocks for the march kernel: rows are (slot, channel), a slot for each tap along the depth, and steps are the shifts
+/// along height and width alone. False where the layer has another stride than 1, one tap along the depth, or weights
+/// that are more than a multiprocessor keeps.
+bool make_march_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, RowPlan& plan);
 
 }  // namespace tconv::cuda

@@ -75,6 +75,11 @@ struct GemmConfig {
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
   int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
 
+  // The march kernel (march_gemm.cuh), where this is not 0: slots of sums, the output slices that a slice of x reaches.
+  // `reach` has no depth then, `box.d` is how many output slices a tile has, `box_parts` how many warpgroups multiply,
+  // and products have 64 positions by `rows` columns.
+  int march;
+
   constexpr bool operator==(const GemmConfig&) const = default;
 };
 
@@ -105,12 +110,12 @@ constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_
 constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
 /// Warpgroups of a team that multiply.
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
-/// Warpgroups of a block that multiply, and all of them, in both kernels.
+/// Warpgroups of a block that multiply, and all of them, one that stores among them in the march kernel.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
 constexpr int warpgroups_of(const GemmConfig& c) {
-  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1) + (c.march ? 1 : 0);
 }
 
 }  // namespace tconv::device

@@ -47,6 +47,7 @@ struct PanelGemm {
   using Weights = PanelWeights<C, Tables>;
   using Store = PanelEpilogue<C, Tables>;
   using Schedule = TeamSchedule<C, Tables>;
+  using Fill = PanelFill<C, Roles, Shared, Schedule>;
 
   __device__ static void run(const ForwardParams& p) {
     ptx::let_next_begin();
@@ -90,11 +91,11 @@ struct PanelGemm {
       // A warp for x, and one for the weights of each channel block.
       static_assert(C.team_blocks <= 3 && C.loaders == 1);
       const int warp = Roles::Loaders::index() / warp_size;
-      if (lane_index() == 0 && warp == 0) PanelFill<C, Tables>::copy_x(p, shared);
+      if (lane_index() == 0 && warp == 0) Fill::copy_x(p, shared);
       if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks)
         CopiedWeights<C, Tables>::copy(p, shared, warp - 1);
     } else {
-      PanelFill<C, Tables>::load_x(p, shared);
+      Fill::load_x(p, shared);
     }
   }
 

@@ -48,6 +48,8 @@ struct TeamSchedule {
     }
   }
   __device__ bool done() const { return box >= boxes; }
+  /// Whether a tile is the first of what is summed at one scale.
+  __device__ static constexpr bool begins_tile() { return true; }
   __device__ void advance() {
     if constexpr (in_turn > 1)
       box += box % in_turn < in_turn - 1 ? 1 : (box_stride - 1) * in_turn + 1;

@@ -33,8 +33,10 @@ std::string emulated_source(std::string source, const std::string& entry, int sh
     const auto end = source.find("\n};\n", begin) + 4;
     source.replace(
         begin, end - begin,
-        "using Wgmma = EmulatedWgmma<config.panel_columns ? config.panel_columns : config.rows, config.math,\n"
-        "                            (config.panel_columns > 0)>;\n");
+        source.find("march_gemm.cuh") != std::string::npos
+            ? "using Wgmma = EmulatedMarchWgmma<config.rows, config.math>;\n"
+            : "using Wgmma = EmulatedWgmma<config.panel_columns ? config.panel_columns : config.rows, config.math,\n"
+              "                            (config.panel_columns > 0)>;\n");
   }
   std::smatch params;
   std::regex_search(source, params, std::regex("__grid_constant__ (\\w+) params"));

@@ -14,8 +14,11 @@
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/kernels/sizes/block.cuh"
 #include "cuda/kernels/sizes/general.cuh"
+#include "cuda/preferences.hpp"
 #include "cuda/tensor_views.hpp"
+#include "cuda/tile_choice.hpp"
 #include "cuda/tile_kernels.hpp"
+#include "cuda/upright.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 
@@ -71,6 +74,7 @@ struct Candidate {
   TileChoice choice;
   RowPlan rows;
   Access access;
+  bool upright;
   std::shared_ptr<const Kernel> kernel, turn;
 };
 
@@ -90,6 +94,7 @@ Access dense_access(const Geometry& g, const Shape& s, DType dtype, bool last) {
 
 /// The kinds of tile, of each of which some are timed.
 int kind_of(const device::GemmConfig& c) {
+  if (c.march) return 100000 + 100 * device::scales(c.math) + 10 * c.box_parts + c.position_tiles;
   const int blocks = std::min(c.team_blocks, 2);
   return 1000 * device::scales(c.math) + 2000 * (c.loaders - 1) + 4000 * (c.fill_buffers - 1) + 100 * c.x_phases +
          50 * c.in_turns + 25 * (c.product_rows > 1) + 8000 * (c.run_rows > 1) +
@@ -141,19 +146,20 @@ std::vector<Candidate> candidates_of(const cli::Problem& problem, Layout layout,
   auto packings = plan_packings(g, math_of(problem.layer), layout, {.warpgroups = hopper});
   // The general kernel shares a kind with those of warpgroups for positions of one input, which come first.
   const auto order = [](const PackingPlan& p) {
-    return std::tuple(device::scales(p.math), p.rows.x_phases, !p.warpgroups);
+    return std::tuple(device::scales(p.math), p.rows.x_phases, p.kernels == Kernels::general);
   };
   std::ranges::stable_sort(packings, {}, order);
-  for (const PackingPlan& packing : packings)
-    for (const TileChoice& choice : (packing.warpgroups ? price_warpgroup_tiles : price_tiles)(
-             g, packing.math, packing.rows, s, access, {})) {
+  for (const PackingPlan& packing : packings) {
+    if (preferences().march && packing.kernels != Kernels::march) continue;
+    for (const TileChoice& choice : tiles_of(packing, g, s, access, {})) {
       Taken& t = taken[kind_of(choice.config)];
       if (t.count == count || seen[shape_of_tile(choice.config)]++ > 0 ||
           (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0))
         continue;
-      candidates.push_back({problem, choice, packing.rows, access, nullptr, nullptr});
+      candidates.push_back({problem, choice, packing.rows, access, packing.upright, nullptr, nullptr});
       ++t.count;
     }
+  }
   return candidates;
 }
 
@@ -183,6 +189,7 @@ struct Time {
 Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const Tools& tools) {
   const Geometry g = geometry_of(candidate.problem.layer);
   const Shape s = shape_of(candidate.problem.layer, candidate.problem.batch, candidate.problem.input);
+  const Shape seen = candidate.upright ? upright(s) : s;
   const auto& c = candidate.choice.config;
   const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
   const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
@@ -198,9 +205,10 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   tools.randomize(dense_view(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))},
                              Layout::channels_first),
                   nullptr, 2, 1);
-  device::ForwardParams params = device::forward_params(c, s.batch, int3(s.input), int3(s.output));
+  device::ForwardParams params = device::forward_params(c, seen.batch, int3(seen.input), int3(seen.output));
   params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
   params.xs = image_strides(xt), params.ys = image_strides(yt);
+  if (candidate.upright) params.xs = upright(params.xs), params.ys = upright(params.ys);
   params.scales = static_cast<const float*>(scales.get());
   const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
   std::optional<Buffer> turned;
@@ -227,14 +235,14 @@ void print(const Candidate& candidate, const Mode& mode, const Time& time) {
   std::printf(
       "%-18s %s%s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
       "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill "
-      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f runs %d\n",
+      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f runs %d march %d\n",
       candidate.problem.name.c_str(), mode.name, device::scales(c.math) ? "_scaled" : "",
       candidate.choice.cycles / 1.755e6, time.ms, c.images, c.box.d, c.box.h, c.box.w, c.rows, c.warps_m,
       c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words, c.steps_per_slab,
       c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
       c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types, c.round_on_load,
       c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loaders, c.fill_buffers, c.team_blocks,
-      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.run_rows);
+      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.run_rows, c.march);
   std::fflush(stdout);
 }
 

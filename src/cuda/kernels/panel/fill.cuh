@@ -1,23 +1,24 @@
 // How panels are filled: by the threads of loading warpgroups, which pass x through registers (tiles/x_panel.cuh), or
 // where x was turned before, by one thread that copies it.
+//
+// `Schedule` says which boxes of x come one after the other, `Roles` who loads them, `Shared` where they go.
 #pragma once
 
-#include "panel/shared.cuh"
 #include "ptx/async_copy.cuh"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/launch.cuh"
 #include "team.cuh"
 #include "tiles/x_panel.cuh"
 
 namespace tconv::device {
 
-template <GemmConfig C, class Tables>
+template <GemmConfig C, class Roles, class Shared, class Schedule>
 struct PanelFill {
   static constexpr int chunks = chunks_of(C);
   static constexpr bool scaled = scales(C.math);
-  using Roles = PanelRoles<C>;
   using Loaders = typename Roles::Loaders;
-  using Shared = PanelShared<C>;
   using Panel = XPanel<C, Loaders>;
-  using Schedule = TeamSchedule<C, Tables>;
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
@@ -35,7 +36,7 @@ struct PanelFill {
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
-      buffer.begins_tile = chunk == 0;
+      buffer.begins_tile = chunk == 0 && schedule.begins_tile();
       if (++chunk == chunks) {
         chunk = 0;
         schedule.advance();

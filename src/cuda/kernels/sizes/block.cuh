@@ -1,12 +1,14 @@
-// What a block of either kernel of warpgroups takes of a multiprocessor: shared memory and registers.
+// What a block of a kernel of warpgroups takes of a multiprocessor: shared memory and registers.
 #pragma once
 
+#include "sizes/march.cuh"
 #include "sizes/panel_team.cuh"
 #include "sizes/warpgroup.cuh"
 
 namespace tconv::device {
 
 constexpr int team_shared_bytes(const GemmConfig& c) {
+  if (c.march) return march_shared_bytes(c);
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
 

@@ -74,4 +74,27 @@ struct EmulatedWgmma<Columns, M, true> {
   }
 };
 
+/// The same where positions are the rows: 64 of them, and Columns rows of weights.
+template <int Columns, Math M>
+struct EmulatedMarchWgmma {
+  static void multiply(float (&d)[Columns / 2], u64 a, u64 b, bool add) {
+    const u32 warp = emulation::warp() % 4, slice = u32(a >> 16 & 0x3fff);
+    const u32* const x =
+        reinterpret_cast<const u32*>(ptx::shared_pointer((u32(a) & 0xffff) << 4, slice * 16 + 64 * 16));
+    const u32* const weights = reinterpret_cast<const u32*>(ptx::shared_pointer((u32(b) & 0xffff) << 4, Columns * 32));
+    const u32 first = warp * 16 + emulation::lane() / 4, column = emulation::lane() % 4 * 2;
+    for (u32 n = 0; n < Columns / 8; ++n)
+      for (u32 half = 0; half < 2; ++half)
+        for (u32 e = 0; e < 2; ++e) {
+          float& sum = d[n * 4 + half * 2 + e];
+          double total = add ? sum : 0;
+          for (u32 k = 0; k < 8; ++k)
+            total += ptx::word_product<M>(x[k / 4 * slice * 4 + (first + half * 8) * 4 + k % 4],
+                                          weights[n * 64 + k / 4 * 32 + (column + e) * 4 + k % 4]);
+          sum = float(total);
+        }
+    emulation::sync_warp();
+  }
+};
+
 }  // namespace tconv::device

@@ -1,0 +1,166 @@
+#include "cuda/heuristics/march_tiles.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "cuda/heuristics/team_cost.hpp"
+#include "cuda/kernels/sizes/block.cuh"
+
+namespace tconv::cuda {
+namespace {
+
+using device::ceil_div;
+using device::GemmConfig;
+using device::Math;
+using device::round_up;
+
+// In cycles of a multiprocessor of an H200.
+constexpr double l2_bytes_per_cycle = 24;
+constexpr double memory_bytes_per_cycle = 17;
+constexpr double shared_rate = 0.76;      // of 128 bytes a cycle
+constexpr double product_cycles = 0.3;    // of the tensor cores, for each product beside its columns
+constexpr double group_latency = 60;      // descriptors made uniform, of a warpgroup
+constexpr double split_latency = 150;     // of parts, which are waited for and added
+constexpr double chunk_latency = 250;     // a barrier, and products that are waited for
+constexpr double issue_cycles = 2;        // of a warp, for an instruction outside the products
+constexpr double fill_latency = 900;      // of a chunk, from its loads to its panel
+constexpr double load_cycles = 2;         // of a thread, for each load
+constexpr double scale_latency = 500;     // of the largest number of a chunk
+constexpr double put_instructions = 27;   // for each position and four words
+constexpr double half_put = 2.2;          // times that, where eight numbers are scaled and rounded
+constexpr double halves_put = 2.8;        // and split
+constexpr double staged_instructions = 5;  // for an output
+constexpr double run_instructions = 90;   // of a warp, for a run that is stored, and
+constexpr double vector_instructions = 8;  // for 32 vectors of it
+constexpr double tile_latency = 4000;     // first x, first outputs
+constexpr double launch_latency = 7000;
+constexpr double overlap_lost = 0.25;  // of what warpgroups could hide of each other
+
+bool fits(const GemmConfig& c, const DeviceLimits& limits) {
+  const int shared = device::march_shared_bytes(c);
+  const int sums = c.position_tiles * c.rows / 2 + (device::splits(c.math) ? c.rows / 2 : 0);
+  return shared <= limits.shared_per_block && device::fills_panels(device::slice_of(c)) &&
+         device::march_loading_registers(c) <= 232 && sums + 44 + 6 * c.position_tiles <= device::march_multiplying_registers(c) &&
+         device::march_entry_registers(c) >= c.rows / 2 + 32 && device::march_run_pitch(c) < 1 << 15;
+}
+
+double march_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& limits) {
+  const GemmConfig slice = device::slice_of(c);
+  const double steps = c.resident_steps, octets = device::octets_of(c), chunks = device::chunks_of(c);
+  const double products = products_per_step(c.math), parts = device::weight_parts(c);
+  const double element = device::element_bytes(c), members = c.box_parts;
+
+  // Of a slice of x.
+  const double own = steps * octets * products * c.position_tiles;  // products of a member
+  const double tensor = members * own * (c.rows / 2.0 + product_cycles);
+  const double inputs = device::x_inputs(slice), x_words = inputs * chunks * c.chunk_words;
+  const double outputs = double(device::slot_rows(c)) * c.box.h * c.box.w;
+  const double shared = members * own * (64 + c.rows) / 4.0 + x_words * parts / 32 + outputs * (2 + element / 4) / 32;
+  const double x_bytes = x_words * device::channels_per_word(c) * element;
+  const double l2 = x_bytes + outputs * element;
+  const double memory = double(c.box.h) * c.box.w * c.group_in * element / c.channel_blocks + outputs * element;
+  const double resources =
+      std::max({tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle});
+
+  const int lanes = device::panel_lanes(slice), unit = device::panel_unit(slice);
+  const double units = device::panel_units(slice, lanes) * device::panel_depth(slice, lanes);
+  const double slice_channels = 4 * device::channels_per_word(c);
+  const double put = units * unit * put_instructions *
+                     (c.math == Math::half ? half_put : c.math == Math::halves ? halves_put : 1) * issue_cycles;
+  const double loading =
+      fill_latency + units * slice_channels * load_cycles + (device::scales(c.math) ? scale_latency : 0);
+  const double filling = chunks * (c.fill_buffers == 1 ? loading + put : std::max(loading, put));
+
+  const double groups = steps * chunks / c.steps_per_slab;
+  const double waits = device::splits(c.math) ? groups * c.position_tiles *
+                                                    ceil_div(c.steps_per_slab, device::split_steps(c)) * split_latency
+                                              : groups * group_latency;
+  const double staged = double(device::slot_rows(c)) / 2 * c.position_tiles * staged_instructions * issue_cycles;
+  const double member = own * c.rows / 2.0 + waits + chunks * chunk_latency + staged;
+  const double run_vectors = c.run_rows * c.box.w * element / 16;
+  const double stored = device::slot_rows(c) * device::march_runs(c) / 4.0 *
+                        (run_instructions + std::ceil(run_vectors / 32) * vector_instructions) * issue_cycles;
+  const double chain = std::max({member, filling, stored});
+
+  const Int3 boxes = boxes_of(c, shape);
+  const double sets = device::block_sets_of(c);
+  const double tiles = double(boxes.d) * boxes.h * boxes.w * double(shape.batch);
+  const double blocks = std::max(1.0, std::floor(limits.multiprocessors / sets));
+  const double slices = std::min<double>(double(shape.output[0]) / boxes.d + c.march - 1, double(shape.input[0]));
+  const double of_slice = std::max(resources, chain) + overlap_lost * std::min(resources, chain);
+  return std::ceil(tiles / blocks) * (slices * of_slice + tile_latency) + launch_latency +
+         device::resident_bytes(c) / copy_bytes_per_cycle;
+}
+
+}  // namespace
+
+bool suits_march(const Geometry& g, Math math, const RowPlan& rows) {
+  if (device::channels_per_word(math) == 1 || g.group_in < 16) return false;
+  const double sums = double(g.group_in) * double(g.taps());
+  return rows.rows() >= 16 && sums >= (math == Math::halves ? 96 : 16);
+}
+
+std::vector<TileChoice> price_march_tiles(const Geometry& g, Math math, const RowPlan& rows, const Shape& shape,
+                                          const Access& access, const DeviceLimits& limits) {
+  std::vector<TileChoice> choices;
+  GemmConfig c = layer_config(g, math, rows);
+  if (!access.y_rows || access.x_channels_last || limits.exported || device::block_sets_of(c) > limits.multiprocessors)
+    return choices;
+  c.y_rows = true, c.x_vector = std::min(access.x_vector, 2), c.y_channels = 1;
+  c.warps_m = c.warps_n = c.tiles_m = c.tiles_n = 1;
+  c.rows = c.panel_columns = rows.rows(), c.march = rows.march;
+  c.teams = c.blocks_per_sm = c.product_rows = 1, c.stage_rows = c.rows;
+  const int steps = int(rows.types[0].steps.size());
+  c.resident_steps = steps;
+  const Int3 positions = positions_of(c, shape);
+  const int alignment = std::max(device::x_alignment(c), 2);
+
+  const auto with_stages = [&] {
+    const int issued = device::substeps_of(c) * c.position_tiles * products_per_step(math);
+    for (int group = 1; group <= steps; ++group)
+      if (steps % group == 0 && (group == 1 || group * issued <= 32)) c.steps_per_slab = group;
+    for (c.stage_buffers = 2; c.stage_buffers >= 1; --c.stage_buffers)
+      for (c.panel_stages = 4; c.panel_stages >= 2; --c.panel_stages)
+        if (fits(c, limits)) {
+          choices.push_back({c, march_cycles(c, shape, limits)});
+          break;
+        }
+  };
+  const auto with_loaders = [&] {
+    for (const int octets : {4, 3, 2, 1}) {
+      if (device::octets_of(c) % octets != 0) continue;
+      c.chunk_words = 8 * octets;
+      for (c.loaders = 1; c.loaders <= 2; ++c.loaders)
+        for (c.fill_buffers = 1; c.fill_buffers <= 2; ++c.fill_buffers) with_stages();
+    }
+  };
+  std::set<int> depths;
+  for (const int parts : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32}) {
+    const int depth = ceil_div(positions.d, parts);
+    if (parts == 1 || depth >= 2 * c.march) depths.insert(depth);
+  }
+  std::set<int> widths;
+  for (int parts = 1; parts <= 16; ++parts) widths.insert(round_up(ceil_div(positions.w, parts), alignment));
+  for (c.box_parts = 1; c.box_parts <= 4; ++c.box_parts)
+    for (c.position_tiles = 1; c.position_tiles <= 4; ++c.position_tiles)
+      for (const int width : widths) {
+        c.box = {1, 1, width}, c.run_rows = 1;
+        const int pitch = device::x_extent(c).w, all = device::march_positions(c);
+        if (width > all) continue;
+        // As many rows as there are positions for; all boxes equally many.
+        const int most = std::min((all - width) / pitch + 1, positions.h);
+        c.box.h = ceil_div(positions.h, ceil_div(positions.h, most));
+        if (4 * device::march_span(c) < 2 * all) continue;
+        if (width >= positions.w && c.box.h > 1 && access.y_planes) c.run_rows = c.box.h;
+        for (const int depth : depths) {
+          c.box.d = depth;
+          with_loaders();
+        }
+      }
+  std::stable_sort(choices.begin(), choices.end(),
+                   [](const TileChoice& a, const TileChoice& b) { return a.cycles < b.cycles; });
+  return choices;
+}
+
+}  // namespace tconv::cuda
