@@ -41,7 +41,7 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   const int shared = device::march_shared_bytes(c);
   const int sums = c.position_tiles * c.rows / 2 + (device::splits(c.math) ? c.rows / 2 : 0);
   return shared <= limits.shared_per_block && device::fills_panels(device::slice_of(c)) &&
-         device::march_loading_registers(c) <= 232 && sums + 44 + 6 * c.position_tiles <= device::march_multiplying_registers(c) &&
+         device::march_loading_registers(c) <= 232 && sums + 34 + 5 * c.position_tiles <= device::march_multiplying_registers(c) &&
          device::march_entry_registers(c) >= c.rows / 2 + 32 && device::march_run_pitch(c) < 1 << 15;
 }
 

@@ -104,34 +104,57 @@ struct MarchStaging {
       for (int i = 0; i < all; ++i) sum[t][i] = i + slot < all ? sum[t][i + slot] : 0;
   }
 
-  /// Stores a staged slice: a warp for each run.
+  /// Stores a staged slice: some lanes for each run, as many runs side by side as a warp has lanes for.
   __device__ static void store(const ForwardParams& p, const unsigned char* buffer, const Place& place, int slice) {
-    constexpr int runs = march_runs(C), warps = warpgroup_size / warp_size;
-    for (int run = warp_index() % warps; run < place.channels * runs; run += warps) {
-      const int channel = run / runs, index = run % runs;
-      const int rows = min(C.run_rows, place.height - index * C.run_rows);
-      if (rows <= 0) continue;
-      Element* const at = place.run(p, slice, channel, index);
-      const int skew = skew_of<vector>(at), end = skew + rows * place.width;
-      const Element* const from =
-          reinterpret_cast<const Element*>(buffer) + channel * pitch + index * march_run_pitch(C);
-      Element* const to = at - skew;
-      const int head = min(round_up(skew, vector), end), tail = max(head, end / vector * vector);
-      constexpr int together = 4, apart = warp_size * vector;
-      for (int i = head + lane_index() * vector; i < tail; i += together * apart) {
-        uint4 value[together];
+    constexpr int runs = march_runs(C), lanes = run_lanes();
+    constexpr int vectors = ceil_div(march_run_pitch(C) / vector, lanes);  // of a lane
+    constexpr int batch = min_of(vectors, 4), together = batch <= 2 ? 2 : 1;
+    constexpr int side = warp_size / lanes, apart = side * (warpgroup_size / warp_size);
+    const Element* const staged = reinterpret_cast<const Element*>(buffer);
+    Element* const first = place.run(p, slice, 0, 0);
+    const int count = place.channels * runs, lane = lane_index() % lanes;
+#pragma unroll 1
+    for (int run = int(threadIdx.x) % warpgroup_size / lanes; run - run % side < count; run += together * apart) {
+      Element* to[together];
+      const Element* from[together];
+      int begin[together], head[together], tail[together], end[together];
 #pragma unroll
-        for (int k = 0; k < together; ++k)
-          if (i + k * apart < tail) value[k] = *reinterpret_cast<const uint4*>(from + i + k * apart);
+      for (int k = 0; k < together; ++k) {
+        const int own = run + k * apart, channel = own / runs, index = own % runs;
+        const int rows = own < count ? min(C.run_rows, place.height - index * C.run_rows) : 0;
+        Element* const at = first + channel * p.ys.c + i64(index * C.run_rows) * p.ys.h;
+        begin[k] = skew_of<vector>(at), end[k] = begin[k] + max(rows, 0) * place.width;
+        to[k] = at - begin[k], from[k] = staged + channel * pitch + index * march_run_pitch(C);
+        head[k] = min(round_up(begin[k], vector), end[k]), tail[k] = max(head[k], end[k] / vector * vector);
+      }
+#pragma unroll 1
+      for (int v = 0; v < vectors; v += batch) {
+        uint4 value[together][batch];
+        const auto each = [&](const auto& visit) {
 #pragma unroll
-        for (int k = 0; k < together; ++k)
-          if (i + k * apart < tail) ptx::store(to + i + k * apart, value[k]);
+          for (int k = 0; k < together; ++k)
+#pragma unroll
+            for (int i = 0; i < batch; ++i)
+              if (const int at = head[k] + ((v + i) * lanes + lane) * vector; at < tail[k]) visit(k, i, at);
+        };
+        each([&](int k, int i, int at) { value[k][i] = *reinterpret_cast<const uint4*>(from[k] + at); });
+        each([&](int k, int i, int at) { ptx::store(to[k] + at, value[k][i]); });
       }
       // What is before whole vectors, and behind them.
-      const bool behind = lane_index() >= warp_size / 2;
-      const int own = behind ? tail + lane_index() - warp_size / 2 : skew + lane_index();
-      if (own < (behind ? end : head)) ptx::store(to + own, from[own]);
+#pragma unroll
+      for (int k = 0; k < together; ++k) {
+        if (const int at = begin[k] + lane; at < head[k]) ptx::store(to[k] + at, from[k][at]);
+        if (const int at = tail[k] + lane; at < end[k]) ptx::store(to[k] + at, from[k][at]);
+      }
     }
+  }
+
+ private:
+  /// Lanes that store a run: a vector each if a warp has so many, but a line of memory at least.
+  __device__ static constexpr int run_lanes() {
+    int lanes = 8;
+    while (lanes < warp_size && lanes * vector < march_run_pitch(C)) lanes *= 2;
+    return lanes;
   }
 };
 

@@ -30,7 +30,11 @@ struct PanelFill {
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
     __device__ void seek() {
       Tile tile;
-      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+      if (!schedule.seek_products(p, tile)) return;
+      if (schedule.begins_tile())
+        loader.seek(p, tile);
+      else
+        loader.next_slice(p);
     }
     /// Begins to load the next chunk, if there is one.
     __device__ bool load(typename Panel::Buffer& buffer) {

@@ -81,6 +81,15 @@ struct XPanel {
       }
     }
 
+    /// From the end of a slice's channels to the beginning of the next slice of the same box.
+    __device__ void next_slice(const ForwardParams& p) {
+      constexpr int chunks = chunks_of(C) * slices * channels;
+      const i64 further = (p.xs.d - i64(chunks) * channel_stride) * i64(sizeof(Element));
+#pragma unroll
+      for (int j = 0; j < units; ++j)
+        if (inside >> j & 1) source[j] += further;
+    }
+
     /// Keeps loads, which may move otherwise, behind what the thread has waited for.
     __device__ void load_from_here() {
 #pragma unroll
