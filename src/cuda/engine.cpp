@@ -266,7 +266,8 @@ std::string CudaBinding::kernel_name(Pass pass) const {
   if (s.family != Family::gemm) return s.family == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
   if (gemms_.empty() || !gemms_.back().second->kernel)
-    return cuda::kernel_name(s.packings.front().plan.kernels == Kernels::general ? "implicit" : "warpgroup", math_of(s.layer));
+    return cuda::kernel_name(s.packings.front().plan.kernels == Kernels::general ? "implicit" : "warpgroup",
+                             math_of(s.layer));
   return cuda::kernel_name(gemms_.back().second->config);
 }
 

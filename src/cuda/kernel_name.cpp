@@ -51,7 +51,7 @@ std::string chunk(const GemmConfig& c) {
 
 std::string march_tile(const GemmConfig& c, const std::string& box) {
   return number(c.box_parts) + "x" + number(c.position_tiles) + "x" + number(c.rows) + "_" + box +
-         several("_runs", c.run_rows) + several("_l", c.loaders) + "_k" + number(c.chunk_words);
+         several("_runs", c.run_rows) + several("_l", c.loaders) + chunk(c);
 }
 
 std::string panel_tile(const GemmConfig& c, const std::string& box) {
@@ -79,8 +79,8 @@ std::string kernel_name(const GemmConfig& c) {
   const char* const family = c.march ? "march" : c.panel_columns ? "panel" : c.teams ? "warpgroup" : "implicit";
   const std::string tile = c.march           ? march_tile(c, box)
                            : c.panel_columns ? panel_tile(c, box)
-                           : c.teams       ? number(c.rows) + "x" + box + teams(c) + chunk(c)
-                                           : number(device::row_tiles_of(c) * 16) + "x" + box + "_w" +
+                           : c.teams         ? number(c.rows) + "x" + box + teams(c) + chunk(c)
+                                             : number(device::row_tiles_of(c) * 16) + "x" + box + "_w" +
                                            number(c.warps_m) + "x" + number(c.warps_n);
   return kernel_name(family, c.math) + "_" + tile + loads_and_stores;
 }

@@ -45,10 +45,10 @@ void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& ch
   for (const int members : {1, preferred.members})
     std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
       const device::GemmConfig& c = choice.config;
-      return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
-             c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
-             c.run_rows >= preferred.run_rows && c.loaders >= preferred.loaders &&
-             device::members_of(c) >= members;
+      return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned &&
+             c.in_turns >= preferred.in_turns && c.depth_splits >= preferred.depth_splits &&
+             c.product_rows >= preferred.product_rows && c.run_rows >= preferred.run_rows &&
+             c.loaders >= preferred.loaders && device::members_of(c) >= members;
     });
 }
 

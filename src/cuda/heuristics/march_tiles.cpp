@@ -15,78 +15,81 @@ using device::GemmConfig;
 using device::Math;
 using device::round_up;
 
-// In cycles of a multiprocessor of an H200.
-constexpr double l2_bytes_per_cycle = 24;
-constexpr double memory_bytes_per_cycle = 17;
-constexpr double shared_rate = 0.76;      // of 128 bytes a cycle
-constexpr double product_cycles = 0.3;    // of the tensor cores, for each product beside its columns
-constexpr double group_latency = 60;      // descriptors made uniform, of a warpgroup
-constexpr double split_latency = 150;     // of parts, which are waited for and added
-constexpr double chunk_latency = 250;     // a barrier, and products that are waited for
-constexpr double issue_cycles = 2;        // of a warp, for an instruction outside the products
-constexpr double fill_latency = 900;      // of a chunk, from its loads to its panel
-constexpr double load_cycles = 2;         // of a thread, for each load
-constexpr double scale_latency = 500;     // of the largest number of a chunk
-constexpr double put_instructions = 27;   // for each position and four words
-constexpr double half_put = 2.2;          // times that, where eight numbers are scaled and rounded
-constexpr double halves_put = 2.8;        // and split
-constexpr double staged_instructions = 5;  // for an output
-constexpr double run_instructions = 90;   // of a warp, for a run that is stored, and
-constexpr double vector_instructions = 8;  // for 32 vectors of it
-constexpr double tile_latency = 4000;     // first x, first outputs
-constexpr double launch_latency = 7000;
-constexpr double overlap_lost = 0.25;  // of what warpgroups could hide of each other
+// In cycles of a multiprocessor, fitted to the times of 343 tiles of seven benchmark layers on an H200
+// (docs/kernels.md).
+constexpr double l2_bytes_per_cycle = 17.4;   // x with its halo, outputs, and
+constexpr double ragged_bytes = 377;          // what a run's two partial sectors cost
+constexpr double product_cycles = 10.3;       // of the tensor cores, for each product beside its columns
+constexpr double parts_latency = 91;          // of halves, whose sums are waited for and added
+constexpr double slice_latency = 171;         // barriers
+constexpr double issue_cycles = 2.07;         // of a warp, for an instruction outside the products
+constexpr double fill_latency = 1010;         // of a chunk, from its loads to its panel
+constexpr double load_cycles = 7.1;           // of a thread, for each load
+constexpr double scale_latency = 626;         // of the largest number of a chunk, which all its threads wait for
+constexpr double put_instructions = 46;       // for each position and four words
+constexpr double half_put = 1.8;              // times that, where eight numbers are scaled and rounded,
+constexpr double halves_put = 2.7;            // or split
+constexpr double staged_instructions = 11.7;  // for an output
+constexpr double run_instructions = 109;      // of a warp, for a run that is stored, and
+constexpr double vector_instructions = 20.7;  // for a vector of each lane
+constexpr double tile_latency = 1310;         // first x, first outputs
+constexpr double launch_latency = 15700;
+constexpr double overlap_lost = 0.22;  // of what warpgroups could hide of each other
 
 bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   const int shared = device::march_shared_bytes(c);
   const int sums = c.position_tiles * c.rows / 2 + (device::splits(c.math) ? c.rows / 2 : 0);
   return shared <= limits.shared_per_block && device::fills_panels(device::slice_of(c)) &&
-         device::march_loading_registers(c) <= 232 && sums + 34 + 5 * c.position_tiles <= device::march_multiplying_registers(c) &&
+         device::march_loading_registers(c) <= 232 &&
+         sums + 36 + 6 * c.position_tiles <= device::march_multiplying_registers(c) &&
          device::march_entry_registers(c) >= c.rows / 2 + 32 && device::march_run_pitch(c) < 1 << 15;
 }
 
 double march_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& limits) {
   const GemmConfig slice = device::slice_of(c);
-  const double steps = c.resident_steps, octets = device::octets_of(c), chunks = device::chunks_of(c);
-  const double products = products_per_step(c.math), parts = device::weight_parts(c);
-  const double element = device::element_bytes(c), members = c.box_parts;
+  const double chunks = device::chunks_of(c), element = device::element_bytes(c), members = c.box_parts;
+  const Int3 boxes = boxes_of(c, shape);
 
-  // Of a slice of x.
-  const double own = steps * octets * products * c.position_tiles;  // products of a member
+  // Of a slice of x: what all share.
+  const double own =
+      double(c.resident_steps) * device::octets_of(c) * products_per_step(c.math) * c.position_tiles;
   const double tensor = members * own * (c.rows / 2.0 + product_cycles);
-  const double inputs = device::x_inputs(slice), x_words = inputs * chunks * c.chunk_words;
+  const double x_words = double(device::x_inputs(slice)) * chunks * c.chunk_words;
   const double outputs = double(device::slot_rows(c)) * c.box.h * c.box.w;
-  const double shared = members * own * (64 + c.rows) / 4.0 + x_words * parts / 32 + outputs * (2 + element / 4) / 32;
-  const double x_bytes = x_words * device::channels_per_word(c) * element;
-  const double l2 = x_bytes + outputs * element;
-  const double memory = double(c.box.h) * c.box.w * c.group_in * element / c.channel_blocks + outputs * element;
-  const double resources =
-      std::max({tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, memory / memory_bytes_per_cycle});
+  const double shared = members * own * (64 + c.rows) / 4.0 + x_words * device::weight_parts(c) / 32 +
+                        outputs * (2 + element / 4) / 32;
+  const double runs = double(device::slot_rows(c)) * device::march_runs(c);
+  const double ragged = runs * (c.window > 1 ? 1.0 / boxes.w : 1) * ragged_bytes;
+  const double l2 = x_words * device::channels_per_word(c) * element + outputs * element + ragged;
+  const double resources = std::max({tensor, shared, l2 / l2_bytes_per_cycle});
 
+  // What each kind of warpgroup takes by itself.
   const int lanes = device::panel_lanes(slice), unit = device::panel_unit(slice);
   const double units = device::panel_units(slice, lanes) * device::panel_depth(slice, lanes);
   const double slice_channels = 4 * device::channels_per_word(c);
   const double put = units * unit * put_instructions *
-                     (c.math == Math::half ? half_put : c.math == Math::halves ? halves_put : 1) * issue_cycles;
+                     (c.math == Math::half     ? half_put
+                      : c.math == Math::halves ? halves_put
+                                               : 1) *
+                     issue_cycles;
   const double loading =
       fill_latency + units * slice_channels * load_cycles + (device::scales(c.math) ? scale_latency : 0);
   const double filling = chunks * (c.fill_buffers == 1 ? loading + put : std::max(loading, put));
-
-  const double groups = steps * chunks / c.steps_per_slab;
-  const double waits = device::splits(c.math) ? groups * c.position_tiles *
-                                                    ceil_div(c.steps_per_slab, device::split_steps(c)) * split_latency
-                                              : groups * group_latency;
+  const double parts = !device::splits(c.math) ? 0
+                                               : c.resident_steps * chunks / c.steps_per_slab * c.position_tiles *
+                                                     ceil_div(c.steps_per_slab, device::split_steps(c));
   const double staged = double(device::slot_rows(c)) / 2 * c.position_tiles * staged_instructions * issue_cycles;
-  const double member = own * c.rows / 2.0 + waits + chunks * chunk_latency + staged;
-  const double run_vectors = c.run_rows * c.box.w * element / 16;
-  const double stored = device::slot_rows(c) * device::march_runs(c) / 4.0 *
-                        (run_instructions + std::ceil(run_vectors / 32) * vector_instructions) * issue_cycles;
-  const double chain = std::max({member, filling, stored});
+  const double multiplying = own * c.rows / 2.0 + parts * parts_latency + staged + slice_latency;
+  const double vectors = c.run_rows * c.box.w * element / 16,
+               lanes_of_run = std::min(32.0, std::exp2(std::ceil(std::log2(std::max(vectors, 8.0)))));
+  const double stored =
+      runs / 4 * (run_instructions * lanes_of_run / 32 + std::ceil(vectors / 32) * vector_instructions) *
+          issue_cycles +
+      slice_latency;
+  const double chain = std::max({multiplying, filling, stored});
 
-  const Int3 boxes = boxes_of(c, shape);
-  const double sets = device::block_sets_of(c);
   const double tiles = double(boxes.d) * boxes.h * boxes.w * double(shape.batch);
-  const double blocks = std::max(1.0, std::floor(limits.multiprocessors / sets));
+  const double blocks = std::max(1.0, std::floor(limits.multiprocessors / double(device::block_sets_of(c))));
   const double slices = std::min<double>(double(shape.output[0]) / boxes.d + c.march - 1, double(shape.input[0]));
   const double of_slice = std::max(resources, chain) + overlap_lost * std::min(resources, chain);
   return std::ceil(tiles / blocks) * (slices * of_slice + tile_latency) + launch_latency +
@@ -105,7 +108,8 @@ std::vector<TileChoice> price_march_tiles(const Geometry& g, Math math, const Ro
                                           const Access& access, const DeviceLimits& limits) {
   std::vector<TileChoice> choices;
   GemmConfig c = layer_config(g, math, rows);
-  if (!access.y_rows || access.x_channels_last || limits.exported || device::block_sets_of(c) > limits.multiprocessors)
+  if (!access.y_rows || access.x_channels_last || limits.exported ||
+      device::block_sets_of(c) > limits.multiprocessors)
     return choices;
   c.y_rows = true, c.x_vector = std::min(access.x_vector, 2), c.y_channels = 1;
   c.warps_m = c.warps_n = c.tiles_m = c.tiles_n = 1;
@@ -142,22 +146,37 @@ std::vector<TileChoice> price_march_tiles(const Geometry& g, Math math, const Ro
   }
   std::set<int> widths;
   for (int parts = 1; parts <= 16; ++parts) widths.insert(round_up(ceil_div(positions.w, parts), alignment));
+  const auto with_depths = [&] {
+    for (const int depth : depths) {
+      c.box.d = depth;
+      with_loaders();
+    }
+  };
   for (c.box_parts = 1; c.box_parts <= 4; ++c.box_parts)
-    for (c.position_tiles = 1; c.position_tiles <= 4; ++c.position_tiles)
+    for (c.position_tiles = 1; c.position_tiles <= 4; ++c.position_tiles) {
+      const int all = device::march_positions(c);
       for (const int width : widths) {
-        c.box = {1, 1, width}, c.run_rows = 1;
-        const int pitch = device::x_extent(c).w, all = device::march_positions(c);
+        c.box = {1, 1, width}, c.run_rows = c.window = 1;
+        const int pitch = device::x_extent(c).w;
         if (width > all) continue;
         // As many rows as there are positions for; all boxes equally many.
         const int most = std::min((all - width) / pitch + 1, positions.h);
         c.box.h = ceil_div(positions.h, ceil_div(positions.h, most));
-        if (4 * device::march_span(c) < 2 * all) continue;
+        if (2 * device::march_span(c) < all) continue;
         if (width >= positions.w && c.box.h > 1 && access.y_planes) c.run_rows = c.box.h;
-        for (const int depth : depths) {
-          c.box.d = depth;
-          with_loaders();
+        with_depths();
+      }
+      // Boxes that overlap, so that each stores whole sectors: as wide as there are positions for.
+      c.window = 32 / device::element_bytes(c), c.run_rows = 1;
+      for (int h = 1; h <= std::min(positions.h, 8); ++h) {
+        c.box = {1, h, (all - (h - 1) * (c.reach.w + alignment)) / h / alignment * alignment};
+        // And as wide as loading threads have pairs for.
+        for (const int width : {c.box.w, all / h / alignment * alignment - round_up(c.reach.w, alignment)}) {
+          c.box.w = width;
+          if (c.box.w < positions.w && c.box.w > 2 * c.window) with_depths();
         }
       }
+    }
   std::stable_sort(choices.begin(), choices.end(),
                    [](const TileChoice& a, const TileChoice& b) { return a.cycles < b.cycles; });
   return choices;

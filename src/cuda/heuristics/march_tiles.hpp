@@ -1,5 +1,5 @@
-// Which tile of the march kernel serves a layer and a shape, and what each costs: a cost model, no timing. The terms
-// are those of warpgroup_tiles.hpp, for each slice of x.
+// Which tile of the march kernel serves a layer and a shape, and what each costs: a cost model, no timing. The
+// terms are those of warpgroup_tiles.hpp, for each slice of x.
 #pragma once
 
 #include "cuda/heuristics/gemm_tiles.hpp"

@@ -104,9 +104,9 @@ bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int wei
 bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
                         int x_phases, RowPlan& plan);
 
-/// Blocks for the march kernel: rows are (slot, channel), a slot for each tap along the depth, and steps are the shifts
-/// along height and width alone. False where the layer has another stride than 1, one tap along the depth, or weights
-/// that are more than a multiprocessor keeps.
+/// Blocks for the march kernel: rows are (slot, channel), a slot for each tap along the depth, and steps are the
+/// shifts along height and width alone. False where the layer has another stride than 1, one tap along the depth,
+/// or weights that are more than a multiprocessor keeps.
 bool make_march_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, RowPlan& plan);
 
 }  // namespace tconv::cuda

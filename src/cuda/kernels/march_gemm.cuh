@@ -81,8 +81,7 @@ struct MarchGemm {
     for (Schedule schedule(p, 0); !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);
       const March<C> march(p, tile);
-      const Place place(p, tile);
-      const Staging staging(p, place);
+      const Staging staging(p, Place(p, tile));
       PanelSums<C> sum;
       clear_sums<C>(sum);
       u32 scale = any_scale;
@@ -91,8 +90,7 @@ struct MarchGemm {
         if (slice < march.x_end) Products::multiply(sum, scale, shared, operands, panel);
         if (slice >= march.first) {
           ptx::barrier_wait(shared.staged_empty(staged.slot), staged.parity ^ 1);
-          staging.stage(p, shared.staged + staged.slot * march_staged_bytes(C), sum, shared.outputs, place, slice,
-                        scale);
+          staging.stage(p, shared.staged + staged.slot * march_staged_bytes(C), sum, shared.outputs, slice, scale);
           __syncwarp();
           release(shared.staged_full(staged.slot));
           staged.advance();

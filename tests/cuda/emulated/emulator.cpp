@@ -31,12 +31,12 @@ std::string emulated_source(std::string source, const std::string& entry, int sh
   // The one instruction that is written out in the source.
   if (const auto begin = source.find("struct Wgmma {"); begin != std::string::npos) {
     const auto end = source.find("\n};\n", begin) + 4;
-    source.replace(
-        begin, end - begin,
-        source.find("march_gemm.cuh") != std::string::npos
-            ? "using Wgmma = EmulatedMarchWgmma<config.rows, config.math>;\n"
-            : "using Wgmma = EmulatedWgmma<config.panel_columns ? config.panel_columns : config.rows, config.math,\n"
-              "                            (config.panel_columns > 0)>;\n");
+    source.replace(begin, end - begin,
+                   source.find("march_gemm.cuh") != std::string::npos
+                       ? "using Wgmma = EmulatedMarchWgmma<config.rows, config.math>;\n"
+                       : "using Wgmma = EmulatedWgmma<config.panel_columns ? config.panel_columns : config.rows, "
+                         "config.math,\n"
+                         "                            (config.panel_columns > 0)>;\n");
   }
   std::smatch params;
   std::regex_search(source, params, std::regex("__grid_constant__ (\\w+) params"));

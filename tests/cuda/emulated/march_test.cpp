@@ -26,7 +26,11 @@ TEST_F(Emulation, Marches) {
       {3, 32, 8, {8, 3, 17}, {5, 1, 3}, {4, 0, 1}, {1, 1, 1}, DType::f32, Precision::fp32, 1, 2, 1e30},
       {2, 48, 24, {20, 40}, {4, 3}, {3, 1}, {1, 1}, DType::f32, Precision::tf32, 3, 2, 1e-30},
       {3, 16, 24, {30, 7, 12}, {3, 2, 3}, {1, 1, 1}, {1, 1, 1}, DType::f32, Precision::fp32, 1, 1},
+      // Rows of several boxes, which overlap.
+      {2, 16, 24, {5, 400}, {2, 3}, {0, 1}, {1, 1}, DType::f16, Precision::fp32, 2, 1},
+      {3, 32, 16, {4, 3, 301}, {2, 2, 3}, {0, 0, 0}, {1, 1, 2}, DType::f32, Precision::tf32, 1, 1},
   };
+  int aligned = 0;
   std::mt19937 rng(3);
   set("TCONV_PREFER_MARCH", "1");
   for (const Marched& marched : layers) {
@@ -42,7 +46,9 @@ TEST_F(Emulation, Marches) {
     c.text = "march " + std::to_string(index);
     const std::string kernel = check(c, rng);
     EXPECT_NE(kernel.find("march"), std::string::npos) << c.text << " [" << kernel << "]";
+    aligned += kernel.find("_aligned") != std::string::npos;
   }
+  EXPECT_GE(aligned, 2);
   print_families();
 }
 
