@@ -15,33 +15,38 @@ using device::GemmConfig;
 using device::Math;
 using device::round_up;
 
-// In cycles of a multiprocessor, fitted to the times of 343 tiles of seven benchmark layers on an H200
+// In cycles of a multiprocessor, fitted to 617 times of tiles of ten benchmark layers on an H200
 // (docs/kernels.md).
-constexpr double l2_bytes_per_cycle = 17.4;   // x with its halo, outputs, and
-constexpr double ragged_bytes = 377;          // what a run's two partial sectors cost
-constexpr double product_cycles = 10.3;       // of the tensor cores, for each product beside its columns
-constexpr double parts_latency = 91;          // of halves, whose sums are waited for and added
-constexpr double slice_latency = 171;         // barriers
-constexpr double issue_cycles = 2.07;         // of a warp, for an instruction outside the products
-constexpr double fill_latency = 1010;         // of a chunk, from its loads to its panel
-constexpr double load_cycles = 7.1;           // of a thread, for each load
-constexpr double scale_latency = 626;         // of the largest number of a chunk, which all its threads wait for
-constexpr double put_instructions = 46;       // for each position and four words
-constexpr double half_put = 1.8;              // times that, where eight numbers are scaled and rounded,
-constexpr double halves_put = 2.7;            // or split
-constexpr double staged_instructions = 11.7;  // for an output
-constexpr double run_instructions = 109;      // of a warp, for a run that is stored, and
-constexpr double vector_instructions = 20.7;  // for a vector of each lane
-constexpr double tile_latency = 1310;         // first x, first outputs
-constexpr double launch_latency = 15700;
-constexpr double overlap_lost = 0.22;  // of what warpgroups could hide of each other
+constexpr double shared_rate = 0.843;        // of 128 bytes a cycle
+constexpr double l2_bytes_per_cycle = 17.1;  // x with its halo, outputs, and
+constexpr double ragged_bytes = 348;         // what a run's two partial sectors cost;
+constexpr double aligned_share = 0.419;    // so much of it where runs are whole sectors, but for the ends of rows
+constexpr double product_cycles = 9.5;     // of the tensor cores, for each product beside its columns
+constexpr double parts_latency = 68;       // of halves, whose sums are waited for and added
+constexpr double slice_latency = 149;      // barriers
+constexpr double issue_cycles = 2.25;      // of a warp, for an instruction outside the products
+constexpr double fill_latency = 1067;      // of a chunk, from its loads to its panel
+constexpr double load_cycles = 22;         // of a thread, for each load
+constexpr double scale_latency = 283;      // of the largest number of a chunk, which all its threads wait for
+constexpr double put_instructions = 20.5;  // for each position and four words
+constexpr double half_put = 2.72;          // times that, where eight numbers are scaled and rounded,
+constexpr double halves_put = 5.33;        // or split
+constexpr double staged_instructions = 12.3;  // for an output
+constexpr double run_instructions = 106;      // of a warp, for a run that is stored, and
+constexpr double vector_instructions = 12.9;  // for a vector of each lane
+constexpr double overlap_lost = 0.251;        // of what warpgroups could hide of each other
+// Not told apart by layers that take long: of small ones little is known, and others are known better.
+constexpr double tile_latency = 1500;
+constexpr double launch_latency = 7000;
+constexpr double doubt = 1.05;
 
 bool fits(const GemmConfig& c, const DeviceLimits& limits) {
   const int shared = device::march_shared_bytes(c);
   const int sums = c.position_tiles * c.rows / 2 + (device::splits(c.math) ? c.rows / 2 : 0);
+  // Of what is not scaled, places and counters: a few words in memory once a slice cost less than a narrower tile.
+  const int others = (device::scales(c.math) ? 40 : 36) + 6 * c.position_tiles;
   return shared <= limits.shared_per_block && device::fills_panels(device::slice_of(c)) &&
-         device::march_loading_registers(c) <= 232 &&
-         sums + 36 + 6 * c.position_tiles <= device::march_multiplying_registers(c) &&
+         device::march_loading_registers(c) <= 232 && sums + others <= device::march_multiplying_registers(c) &&
          device::march_entry_registers(c) >= c.rows / 2 + 32 && device::march_run_pitch(c) < 1 << 15;
 }
 
@@ -59,9 +64,9 @@ double march_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits&
   const double shared = members * own * (64 + c.rows) / 4.0 + x_words * device::weight_parts(c) / 32 +
                         outputs * (2 + element / 4) / 32;
   const double runs = double(device::slot_rows(c)) * device::march_runs(c);
-  const double ragged = runs * (c.window > 1 ? 1.0 / boxes.w : 1) * ragged_bytes;
+  const double ragged = runs * (c.window > 1 ? aligned_share + 1.0 / boxes.w : 1) * ragged_bytes;
   const double l2 = x_words * device::channels_per_word(c) * element + outputs * element + ragged;
-  const double resources = std::max({tensor, shared, l2 / l2_bytes_per_cycle});
+  const double resources = std::max({tensor, shared / shared_rate, l2 / l2_bytes_per_cycle});
 
   // What each kind of warpgroup takes by itself.
   const int lanes = device::panel_lanes(slice), unit = device::panel_unit(slice);
@@ -92,7 +97,7 @@ double march_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits&
   const double blocks = std::max(1.0, std::floor(limits.multiprocessors / double(device::block_sets_of(c))));
   const double slices = std::min<double>(double(shape.output[0]) / boxes.d + c.march - 1, double(shape.input[0]));
   const double of_slice = std::max(resources, chain) + overlap_lost * std::min(resources, chain);
-  return std::ceil(tiles / blocks) * (slices * of_slice + tile_latency) + launch_latency +
+  return doubt * std::ceil(tiles / blocks) * (slices * of_slice + tile_latency) + launch_latency +
          device::resident_bytes(c) / copy_bytes_per_cycle;
 }
 

@@ -48,7 +48,7 @@ constexpr int march_shared_bytes(const GemmConfig& c) {
 constexpr int march_threads(const GemmConfig& c) { return warpgroup_size * (c.loaders + 1 + c.box_parts); }
 constexpr int march_entry_registers(const GemmConfig& c) { return min_of(65536 / march_threads(c) / 8 * 8, 248); }
 constexpr int march_loading_registers(const GemmConfig& c) { return round_up(filling_registers(slice_of(c)) + 40, 8); }
-constexpr int march_storing_registers = 56;
+constexpr int march_storing_registers = 48;
 constexpr int march_multiplying_registers(const GemmConfig& c) {
   const int left = march_entry_registers(c) * (c.loaders + 1 + c.box_parts) - c.loaders * march_loading_registers(c) -
                    march_storing_registers;
