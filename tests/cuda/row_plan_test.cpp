@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "cuda/heuristics/gemm_tiles.hpp"
+#include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/kernels/sizes/block.cuh"
@@ -79,6 +80,49 @@ TEST(RowPlan, HoldsEveryTapOnceAndNothingElse) {
     ASSERT_EQ(std::int64_t(seen.size()), g.group_out * g.taps());
     for (const auto& [key, times] : seen) ASSERT_EQ(times, 1);
   }
+}
+
+/// Rows of the march kernel are (slot, channel): the output slice so many behind that of x takes the tap of its
+/// slot.
+TEST(RowPlan, MarchHoldsEveryTapOnce) {
+  std::mt19937 rng(21);
+  int plans = 0;
+  for (int round = 0; round < 300; ++round) {
+    Geometry g = random_geometry(rng);
+    g.stride = {1, 1, 1}, g.dilation[0] = 1;
+    RowPlan plan;
+    if (!make_march_row_plan(g, 2, 1 + round % 2, plan)) {
+      EXPECT_TRUE(g.kernel[0] == 1 || g.group_in * g.group_out * g.taps() > 40'000) << "round " << round;
+      continue;
+    }
+    ++plans;
+    ASSERT_EQ(plan.types.size(), 1u);
+    ASSERT_EQ(plan.march, g.kernel[0]);
+    ASSERT_EQ(plan.rows(), plan.march * plan.channels_per_block);
+    std::map<Key, int> seen;
+    const BlockType& type = plan.types[0];
+    for (std::size_t r = 0; r < type.rows.size(); ++r) {
+      const Row& row = type.rows[r];
+      ASSERT_EQ(row.channel, int(r) % plan.channels_per_block);
+      for (int block = 0; block < plan.channel_blocks; ++block) {
+        const int channel = block * plan.channels_per_block + row.channel;
+        if (channel >= g.group_out) continue;
+        for (const Step& step : type.steps) {
+          ASSERT_EQ(step.low.d, 0) << "a step stays in its slice";
+          const int kd = tap_of(step.low.d, row.phase.d, 1, 1, g.kernel[0]);
+          const int kh = tap_of(step.low.h, row.phase.h, 1, g.dilation[1], g.kernel[1]);
+          const int kw = tap_of(step.low.w, row.phase.w, 1, g.dilation[2], g.kernel[2]);
+          ASSERT_EQ(kd, int(r) / plan.channels_per_block) << "the tap of a slot";
+          if (kh >= 0 && kw >= 0) ++seen[{channel, kd, kh, kw}];
+          EXPECT_LE(step.low.h, plan.reach.h);
+          EXPECT_LE(step.low.w, plan.reach.w);
+        }
+      }
+    }
+    ASSERT_EQ(std::int64_t(seen.size()), g.group_out * g.taps());
+    for (const auto& [key, times] : seen) ASSERT_EQ(times, 1);
+  }
+  EXPECT_GT(plans, 100);
 }
 
 TEST(RowPlan, LinesCoverEveryChannelAndPhaseOnce) {
@@ -294,6 +338,45 @@ TEST(Tiles, EveryTileOfWarpgroupsFitsTheDevice) {
     }
   }
   EXPECT_GT(split, 1000);
+}
+
+TEST(Tiles, EveryTileOfTheMarchFitsTheDeviceAndCoversTheShape) {
+  std::mt19937 rng(22);
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  const DeviceLimits limits;
+  int served = 0;
+  for (int round = 0; round < 60; ++round) {
+    Geometry g = random_geometry(rng);
+    g.stride = {1, 1, 1}, g.dilation[0] = 1, g.kernel[0] = pick(2, 4);
+    g.group_in = pick(16, 64), g.group_out = pick(8, 64);
+    const device::Math math = round % 2 ? device::Math::halves : device::Math::f16;
+    RowPlan plan;
+    if (!make_march_row_plan(g, 2, device::weight_parts(math), plan) || !suits_march(g, math, plan)) continue;
+    Shape shape;
+    shape.batch = pick(1, 4);
+    for (std::size_t d = 0; d < 3; ++d) {
+      shape.input[d] = pick(10, d == 2 ? 300 : 40);
+      shape.output[d] = shape.input[d] - 1 - 2 * g.padding[d] + g.dilation[d] * (g.kernel[d] - 1) + 1;
+    }
+    const auto choices = price_march_tiles(g, math, plan, shape, {}, limits);
+    served += !choices.empty();
+    for (const TileChoice& choice : choices) {
+      const auto& c = choice.config;
+      ASSERT_LE(device::team_shared_bytes(c), limits.shared_per_block) << "round " << round;
+      ASSERT_LE(device::march_span(c), device::march_positions(c));
+      ASSERT_LE((c.loaders * device::march_loading_registers(c) + device::march_storing_registers +
+                 c.box_parts * device::march_multiplying_registers(c)) *
+                    device::warpgroup_size,
+                65536);
+      ASSERT_EQ(c.resident_steps % c.steps_per_slab, 0);
+      const Int3 boxes = boxes_of(c, shape), positions = positions_of(c, shape);
+      ASSERT_GE(boxes.d * c.box.d, positions.d);
+      ASSERT_GE(boxes.h * c.box.h, positions.h);
+      ASSERT_GE((boxes.w - 1) * device::box_advance(c) + c.box.w, positions.w);
+      ASSERT_TRUE(c.run_rows == 1 || (c.box.w >= positions.w && c.window == 1));
+    }
+  }
+  EXPECT_GT(served, 20);
 }
 
 /// Several rows are one run where they are whole, follow one another in memory, and the tile serves no other

@@ -85,8 +85,8 @@ double march_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits&
                                                      ceil_div(c.steps_per_slab, device::split_steps(c));
   const double staged = double(device::slot_rows(c)) / 2 * c.position_tiles * staged_instructions * issue_cycles;
   const double multiplying = own * c.rows / 2.0 + parts * parts_latency + staged + slice_latency;
-  const double vectors = c.run_rows * c.box.w * element / 16,
-               lanes_of_run = std::min(32.0, std::exp2(std::ceil(std::log2(std::max(vectors, 8.0)))));
+  const double vectors = c.run_rows * c.box.w * element / 16;
+  const double lanes_of_run = std::min(32.0, std::exp2(std::ceil(std::log2(std::max(vectors, 8.0)))));
   const double stored =
       runs / 4 * (run_instructions * lanes_of_run / 32 + std::ceil(vectors / 32) * vector_instructions) *
           issue_cycles +
@@ -129,12 +129,13 @@ std::vector<TileChoice> price_march_tiles(const Geometry& g, Math math, const Ro
     const int issued = device::substeps_of(c) * c.position_tiles * products_per_step(math);
     for (int group = 1; group <= steps; ++group)
       if (steps % group == 0 && (group == 1 || group * issued <= 32)) c.steps_per_slab = group;
+    // As many slots as there is room for; to prices they are all the same.
     for (c.stage_buffers = 2; c.stage_buffers >= 1; --c.stage_buffers)
-      for (c.panel_stages = 4; c.panel_stages >= 2; --c.panel_stages)
-        if (fits(c, limits)) {
-          choices.push_back({c, march_cycles(c, shape, limits)});
-          break;
-        }
+      for (c.panel_stages = 4; c.panel_stages >= 2; --c.panel_stages) {
+        if (!fits(c, limits)) continue;
+        choices.push_back({c, march_cycles(c, shape, limits)});
+        return;
+      }
   };
   const auto with_loaders = [&] {
     for (const int octets : {4, 3, 2, 1}) {

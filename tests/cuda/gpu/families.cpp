@@ -41,6 +41,7 @@ std::vector<Small> layers() {
           {"2D groups", layer(2, 32, 64, 3, 2, 1, 1, 4), 1, {12, 17}},
           {"2D few input channels", layer(2, 3, 24, 3, 1, 1, 1, 1), 1, {16, 20}},
           {"3D", layer(3, 32, 32, 3, 2, 1, 1, 1), 1, {4, 6, 9}},
+          {"3D of stride 1", layer(3, 32, 16, 3, 1, 1, 1, 1), 1, {5, 8, 20}},
           {"depthwise", layer(1, 32, 32, 6, 3, 2, 1, 32), 2, {200}},
           {"2D depthwise", layer(2, 16, 16, 4, 2, 1, 1, 16), 1, {20, 21}},
           {"a stride beyond every block of rows", layer(1, 4, 20, 300, 300, 0, 1, 1), 1, {3}}};
@@ -104,21 +105,22 @@ int families() {
   std::set<std::string> touched, missing{"implicit_gemm", "direct", "generic"};
   const bool hopper = gpu().major == 9;
   if (hopper)
-    missing.insert({"warpgroup_gemm", "panel_gemm", "turn_x", shared_sums, halves, half, loaders, whole_rows});
+    missing.insert(
+        {"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders, whole_rows});
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
-  // tiles share, of two loading warpgroups, and of runs of several rows. 32-bit numbers are halves where two
-  // blocks are asked for, and shared sums.
+  // tiles share, of two loading warpgroups, and of runs of several rows; and the march kernel. 32-bit numbers are
+  // halves where two blocks are asked for, and shared sums.
   const std::pair<const char*, const char*> all_asked[] = {
-      {"TCONV_NO_WGMMA", "1"},          {"TCONV_PREFER_PANELS", "1"},
-      {"TCONV_PREFER_PANELS", "2"},     {"TCONV_PREFER_PANELS", "turned"},
-      {"TCONV_PREFER_PANELS", "split"}, {"TCONV_PREFER_PANELS", "loaders"},
-      {"TCONV_PREFER_PANELS", "runs"},  {"", ""}};
+      {"TCONV_NO_WGMMA", "1"},           {"TCONV_PREFER_PANELS", "1"},     {"TCONV_PREFER_PANELS", "2"},
+      {"TCONV_PREFER_PANELS", "turned"}, {"TCONV_PREFER_PANELS", "split"}, {"TCONV_PREFER_PANELS", "loaders"},
+      {"TCONV_PREFER_PANELS", "runs"},   {"TCONV_PREFER_MARCH", "1"},      {"", ""}};
   for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
+    unsetenv("TCONV_PREFER_MARCH");
     if (*asked) setenv(asked, value, 1);
     if (value == std::string("2") || value == std::string("split")) setenv("TCONV_PREFER_HALVES", "1", 1);
     in_parallel(int(all.size()),

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cli/problems.hpp"
+#include "cuda/preferences.hpp"
 #include "cuda/tensor_views.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
@@ -15,14 +16,21 @@
 namespace tconv::cuda::check {
 namespace {
 
+/// What the march kernel asks of a layer.
+void suit_march(Layer& layer) {
+  layer.stride = {1, 1, 1}, layer.output_padding = {0, 0, 0};
+  layer.dilation[0] = 1, layer.kernel[0] = std::max<std::int64_t>(layer.kernel[0], 2);
+}
+
 /// A random layer, small enough for the oracle. `few`: of few channels per group, with rows of several tiles.
-cli::Problem random_problem(std::mt19937& rng, bool few) {
+/// `marches`: as the march kernel wants them.
+cli::Problem random_problem(std::mt19937& rng, bool few, bool marches) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
   for (;;) {
     cli::Problem p;
     Layer& l = p.layer;
-    l.dims = pick(1, 3);
-    const int kind = pick(0, 5);
+    l.dims = pick(marches ? 2 : 1, 3);
+    const int kind = pick(marches ? 1 : 0, 5);
     if (few) {
       const int in = kind < 3 ? 1 : pick(1, 8), out = kind < 3 ? 1 : pick(1, std::min(8, 16 / in));
       l.groups = pick(1, 70), l.in_channels = l.groups * in, l.out_channels = l.groups * out;
@@ -51,6 +59,7 @@ cli::Problem random_problem(std::mt19937& rng, bool few) {
       }
       macs *= double(p.input[at] * l.kernel[at]);
     }
+    if (marches) suit_march(l);
     l.bias = pick(0, 1);
     p.batch = pick(1, 3);
     if (macs * double(p.batch) > 3e7) continue;
@@ -125,7 +134,7 @@ int sweep(int count, unsigned seed, bool few) {
   std::mt19937 rng(seed);
   std::vector<Case> cases;
   for (int i = 0; i < count; ++i) {
-    Case c{random_problem(rng, few), modes[rng() % std::size(modes)], {}, i};
+    Case c{random_problem(rng, few, preferences().march), modes[rng() % std::size(modes)], {}, i};
     c.variation = {.spread = rng() % 8 == 0, .other_layout = rng() % 8 == 0, .prepacked = rng() % 2 == 0};
     Layer& layer = c.problem.layer;
     layer.dtype = c.mode.dtype, layer.precision = c.mode.precision;

@@ -58,11 +58,12 @@ struct MarchProducts {
           add(sum, weights, x);
       }
       ptx::wgmma_wait<0>();
+      // Nothing is read of the sums before this.
+#pragma unroll
+      for (int t = 0; t < tiles; ++t) ptx::wgmma_sums(sum[t]);
       release(shared.panel_empty(panel.slot));
       panel.advance();
     }
-#pragma unroll
-    for (int t = 0; t < tiles; ++t) ptx::wgmma_sums(sum[t]);
   }
 
  private:
@@ -86,6 +87,9 @@ struct MarchProducts {
   }
 
   __device__ static void add(Sums& sum, u64 weights, const u64 (&x)[group_steps]) {
+    // They have moved up by a slot.
+#pragma unroll
+    for (int t = 0; t < tiles; ++t) ptx::wgmma_sums(sum[t]);
     ptx::wgmma_fence();
 #pragma unroll
     for (int s = 0; s < group_steps; ++s)
