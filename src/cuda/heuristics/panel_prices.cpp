@@ -76,7 +76,7 @@ constexpr double scaled_turned_rate = 6.55;
 // Times that, where threads load single words or single 16-bit elements, not pairs.
 constexpr double words_turned = 1.09;
 constexpr double halves_turned = 1.48;
-constexpr double copy_latency = 1470;  // from the request of a turned panel to its use
+constexpr double copy_latency = 1470;  // from the request of a panel that is copied to its use
 // Of what teams could hide of each other, and members of one team, who wait for the same panels; and in turns.
 constexpr double overlap_lost = 0.302;
 constexpr double shared_overlap_lost = 0.278;
@@ -123,7 +123,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double loaded = device::channels_per_word(c) * element;  // bytes of x that become a word
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + staged_types * outputs * (2 + element / 4) / 32) +
-      x_words * ((c.turned ? 0 : loaded / 4) + parts) / 32;
+      x_words * ((device::copies_x(c) ? 0 : loaded / 4) + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
@@ -140,14 +140,17 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                                    : device::scales(c.math) ? second_scaled_buffer
                                                                                             : second_buffer);
   const double x_copied =
-      c.turned ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share * under_way;
+      device::copies_x(c) ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share * under_way;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * written + team_blocks * x_unique;
-  // Copies of weights and of turned panels, one after the other.
+  const double x_copies = c.mapped ? tiles * device::mapped_copies(c) : 1;  // of a panel
+  // Copies of weights and of panels, one after the other.
   const double copied =
       team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
       team_blocks * weight_bytes / copy_bytes_per_cycle +
-      (c.turned ? steps.types * chunks * (copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle) : 0);
+      (device::copies_x(c)
+           ? steps.types * chunks * (x_copies * copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle)
+           : 0);
   const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, copied,
                                      memory / memory_bytes_per_cycle}) /
                            types;
@@ -203,7 +206,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       units * (c.x_channels_last ? slice_channels * element / 16 : slice_channels);  // of a thread
   const double loading = fill_latency + loads * load_cycles + (device::scales(c.math) ? scale_latency : 0) +
                          (elements ? units * 8 * element_load_cycles : 0);
-  const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
+  const double chunk_filled = device::copies_x(c)   ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? loading + put
                                                     : std::max(loading / loading_overlap, put);
   const double filling = double(steps.types) / types * chunks * chunk_filled;
@@ -216,7 +219,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                            : !c.in_turns ? group_latency
                            : members > 1 ? shared_turn_group_latency
                                          : turn_group_latency;
-  const double refilled = c.turned || c.resident_steps ? 0 : refill_latency;
+  const double refilled = device::copies_x(c) || c.resident_steps ? 0 : refill_latency;
   const double own = tensor + groups * (per_group + refilled) +
                      steps.types * chunks * (chunk_latency + (team_blocks - 1) * member_latency);
   const double warpgroups = device::multiplying_warpgroups(c);
