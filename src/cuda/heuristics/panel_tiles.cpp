@@ -77,7 +77,8 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
 void add_joined_rows(GemmConfig c, const Int3& positions, const std::function<bool(const GemmConfig&)>& joins,
                      std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1;
-  const int widest = device::members_of(c) > 1 ? 256 : 192, alignment = std::max(device::x_alignment(c), 2);
+  const int widest = device::members_of(c) > 1 ? 256 : 192;
+  const int alignment = c.mapped ? 1 : std::max(device::x_alignment(c), 2);
   std::set<int> widths;
   for (int parts = 1; parts <= 8; ++parts) widths.insert(round_up(ceil_div(positions.w, parts), alignment));
   for (const int width : widths)
