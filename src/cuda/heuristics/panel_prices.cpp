@@ -27,6 +27,7 @@ constexpr double group_latency = 154;      // a barrier, descriptors made unifor
 // The same where nobody else multiplies meanwhile: in turns, of teams and of members of one.
 constexpr double turn_group_latency = 175;
 constexpr double shared_turn_group_latency = 39.9;
+constexpr double copied_turn_group_latency = 85;  // of teams, where loading threads see to weights
 constexpr double split_pair_latency = 70.2;  // of fp32 whose sums are added while others are formed, and of other
 constexpr double split_group_latency = 429;  // of fp32, whose sums are added after each few products
 constexpr double chunk_latency = 98.6;       // a barrier
@@ -80,6 +81,7 @@ constexpr double copy_latency = 1470;  // from the request of a panel that is co
 // Of what teams could hide of each other, and members of one team, who wait for the same panels; and in turns.
 constexpr double overlap_lost = 0.302;
 constexpr double shared_overlap_lost = 0.278;
+constexpr double shared_copies_overlap_lost = 0.15;  // the same, where panels and weights are copied
 constexpr double overlap_lost_in_turns = 0.278;
 constexpr double shared_overlap_lost_in_turns = 0.061;
 constexpr double parts_overlap_lost_in_turns = 0.185;  // of members that are parts of a box
@@ -216,9 +218,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
   const double per_group = device::splits(c.math)
                                ? device::split_buffers(c) == 2 ? split_pair_latency : split_group_latency
-                           : !c.in_turns ? group_latency
-                           : members > 1 ? shared_turn_group_latency
-                                         : turn_group_latency;
+                           : !c.in_turns         ? group_latency
+                           : members > 1         ? shared_turn_group_latency
+                           : device::copies_x(c) ? copied_turn_group_latency
+                                                 : turn_group_latency;
   const double refilled = device::copies_x(c) || c.resident_steps ? 0 : refill_latency;
   const double own = tensor + groups * (per_group + refilled) +
                      steps.types * chunks * (chunk_latency + (team_blocks - 1) * member_latency);
@@ -247,9 +250,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double first = std::max(filling / std::max(1.0, chunks), resident_copied);
   const double alone = teams.rounds * std::max(chain, filling) + last_stored + added + first + 2000;
   const double lost = c.box_parts > 1 && c.in_turns ? parts_overlap_lost_in_turns
-                      : members > 1 ? c.in_turns ? shared_overlap_lost_in_turns : shared_overlap_lost
-                      : c.in_turns  ? overlap_lost_in_turns
-                                    : overlap_lost;
+                      : members > 1                 ? c.in_turns            ? shared_overlap_lost_in_turns
+                                                      : device::copies_x(c) ? shared_copies_overlap_lost
+                                                                            : shared_overlap_lost
+                      : c.in_turns                  ? overlap_lost_in_turns
+                                                    : overlap_lost;
   return std::max(together, alone) + lost * std::min(together, alone) + launch_latency +
          device::warpgroups_of(c) * warpgroup_latency + (c.turned ? turn_cycles(c, shape, limits) : 0);
 }
