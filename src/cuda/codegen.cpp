@@ -83,7 +83,7 @@ std::string config_text(const GemmConfig& c) {
       << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders
       << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
-      << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
+      << ", .mapped = " << text(c.mapped) << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
       << ", .depth_splits = " << c.depth_splits << ", .march = " << c.march << "};\n";
   return out.str();
 }
@@ -181,6 +181,7 @@ std::string wgmma_text(const GemmConfig& c, int columns, bool first_in_registers
   out << ", " << at(b) << ", p, 1, 1"
       << (!halves              ? ""
           : first_in_registers ? ", 0"
+          : c.mapped           ? ", 0, 1"  // positions are the major dimension
                                : ", 0, 0")
       << ";\\n}\\n\"\n        : ";
   for (int i = 0; i < sums; ++i)
@@ -226,7 +227,8 @@ struct Tables {
   out << tables << instruction << "using Kernel = " << kernel << R"(;
 
 extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
-    forward(const __grid_constant__ ForwardParams params) {
+    forward(const __grid_constant__ )"
+      << (c.mapped ? "MappedParams" : "ForwardParams") << R"( params) {
   Kernel::run(params);
 }
 

@@ -206,7 +206,7 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
     gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
   }
-  gemm.kernel->launch(device::launch_of(c, params, s.device.multiprocessors), params, options.stream);
+  launch_forward(*gemm.kernel, c, params, s.device, options.stream);
 }
 
 void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {

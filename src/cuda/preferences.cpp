@@ -13,6 +13,7 @@ struct NamedPanels {
 };
 constexpr NamedPanels named_panels[] = {
     {"turned", {.turned = true}},                    // x that is turned before
+    {"mapped", {.mapped = true}},                    // x that is copied as it lies
     {"split", {.turned = true, .depth_splits = 2}},  // tiles that share sums
     {"turns", {.in_turns = true}},                   // warpgroups that multiply in turns
     {"joined", {.product_rows = 2}},                 // products that cover several rows
@@ -45,7 +46,7 @@ void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& ch
   for (const int members : {1, preferred.members})
     std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
       const device::GemmConfig& c = choice.config;
-      return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned &&
+      return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
              c.in_turns >= preferred.in_turns && c.depth_splits >= preferred.depth_splits &&
              c.product_rows >= preferred.product_rows && c.run_rows >= preferred.run_rows &&
              c.loaders >= preferred.loaders && device::members_of(c) >= members;

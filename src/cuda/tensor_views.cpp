@@ -77,6 +77,14 @@ Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) 
   } else {
     a.x_vector = 1;
   }
+  const auto [width, height] = std::pair(x.sizes[4], x.sizes[3]);
+  const auto apart_by = [&](std::size_t dimension, int64_t stride) {
+    return x.sizes[dimension] == 1 || x.strides[dimension] == stride;
+  };
+  const auto of_vectors = [&](int64_t stride) { return stride > 0 && stride % 8 == 0; };
+  a.x_maps = element == 2 && !a.x_channels_last && aligned(x.data, 16) && apart_by(4, 1) && apart_by(3, width) &&
+             apart_by(2, height * width) && of_vectors(x.strides[1]) &&
+             (x.sizes[0] == 1 || of_vectors(x.strides[0]));
   return a;
 }
 

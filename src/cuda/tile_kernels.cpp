@@ -1,5 +1,8 @@
 #include "cuda/tile_kernels.hpp"
 
+#include <array>
+#include <cstring>
+
 #include "cuda/codegen.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/kernels/sizes/block.cuh"
@@ -15,6 +18,41 @@ KernelRequest forward_request(const device::GemmConfig& c, const RowPlan& rows) 
 KernelRequest turn_request(const device::GemmConfig& c, const Access& access) {
   const bool vectors = access.x_channels_last && access.x_vector == 4;
   return {turn_source(c.math, device::turn_load(c, vectors)), "turn", device::turn_shared_bytes(c.math)};
+}
+
+namespace {
+
+/// Of a device that is not here, the map is the description itself.
+device::TensorMap tensor_map(const device::MapDescription& description, const DeviceProperties& device) {
+  device::TensorMap map{};
+  static_assert(sizeof description <= sizeof map);
+  if (device.record) {
+    std::memcpy(&map, &description, sizeof description);
+    return map;
+  }
+  // As cuda.h numbers them.
+  constexpr int f16 = 6, bf16 = 9, not_interleaved = 0, swizzled_128 = 3, promoted_256 = 3, filled_with_zeros = 0;
+  const unsigned copied[4] = {description.copied[0], description.copied[1], 1, 1}, steps[4] = {1, 1, 1, 1};
+  const auto sizes = std::to_array<std::uint64_t>(
+      {description.sizes[0], description.sizes[1], description.sizes[2], description.sizes[3]});
+  const auto strides =
+      std::to_array<std::uint64_t>({description.strides[0], description.strides[1], description.strides[2]});
+  driver().check(
+      driver().cuTensorMapEncodeTiled(&map, description.bf16 ? bf16 : f16, 4, const_cast<void*>(description.x),
+                                      sizes.data(), strides.data(), copied, steps, not_interleaved, swizzled_128,
+                                      promoted_256, filled_with_zeros),
+      "cuTensorMapEncodeTiled", "describing the input");
+  return map;
+}
+
+}  // namespace
+
+void launch_forward(const Kernel& kernel, const device::GemmConfig& c, const device::ForwardParams& params,
+                    const DeviceProperties& device, void* stream) {
+  const device::Launch launch = device::launch_of(c, params, device.multiprocessors);
+  if (!c.mapped) return kernel.launch(launch, params, stream);
+  device::MappedParams mapped{params, tensor_map(device::map_description(c, params), device)};
+  kernel.launch(launch, mapped, stream);
 }
 
 }  // namespace tconv::cuda

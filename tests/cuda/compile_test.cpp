@@ -250,6 +250,24 @@ TEST_F(CompileHopper, March) {
   EXPECT_GE(compiled, 10);
 }
 
+/// Tiles whose x is copied as it lies: of each kind of boxes the best one.
+TEST_F(CompileHopper, MappedX) {
+  Layer layer;
+  layer.dims = 2, layer.in_channels = 256, layer.out_channels = 128, layer.kernel = layer.stride = {2, 2};
+  const Geometry g = geometry_of(layer);
+  for (const Math math : {Math::f16, Math::bf16})
+    for (const Extents& input : {Extents{512, 512}, Extents{32, 32}, Extents{8, 8}}) {
+      RowPlan rows;
+      ASSERT_TRUE(make_wide_row_plan(g, 2, 1, false, 1, rows));
+      const auto choices = price_warpgroup_tiles(g, math, rows, shape_of(layer, 16, input), {.x_maps = true}, {});
+      const auto mapped = std::ranges::find_if(choices, [](const TileChoice& c) { return c.config.mapped; });
+      ASSERT_NE(mapped, choices.end());
+      const CompiledCode code = nvrtc_compile(warpgroup_source(mapped->config, rows), "sm_90a");
+      EXPECT_EQ(spilled_bytes(code.log), 0) << input[0];
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+    }
+}
+
 TEST_F(CompileErrors, CarryTheLog) {
   try {
     nvrtc_compile("__global__ void f() { undeclared(); }", "sm_90a");

@@ -409,6 +409,50 @@ TEST(Tiles, RunsAreWholeRowsThatFollowOneAnother) {
   EXPECT_EQ(runs_of(1, {}, {.exported = true}), none);
 }
 
+/// Where no tap reads a neighbour and positions are inputs; every copy begins with a multiple of 16 bytes then,
+/// and a box's positions follow one another.
+TEST(Tiles, MapsServeWhereNoTapReadsANeighbour) {
+  Geometry g{};
+  g.groups = 1, g.group_in = 64, g.group_out = 32;
+  g.kernel = g.stride = {1, 2, 2}, g.padding = {0, 0, 0}, g.dilation = {1, 1, 1};
+  const auto mapped = [](const Geometry& layer, device::Math math, std::int64_t h, std::int64_t w,
+                         const Access& access, const DeviceLimits& limits) {
+    RowPlan plan;
+    EXPECT_TRUE(make_wide_row_plan(layer, device::channels_per_word(math), 1, false, 1, plan));
+    Shape shape;
+    shape.batch = 3, shape.input = {1, h, w};
+    for (std::size_t d = 0; d < 3; ++d)
+      shape.output[d] = (shape.input[d] - 1) * layer.stride[d] - 2 * layer.padding[d] + layer.kernel[d];
+    int count = 0;
+    for (const TileChoice& choice : price_warpgroup_tiles(layer, math, plan, shape, access, limits)) {
+      const auto& c = choice.config;
+      if (!c.mapped) continue;
+      ++count;
+      EXPECT_FALSE(c.turned);
+      EXPECT_TRUE(c.box.h >= h || c.box.h * w % 8 == 0);
+      EXPECT_TRUE(c.box.w >= w || device::box_advance(c) % 8 == 0);
+      EXPECT_TRUE(c.box.w == w || (!c.panel_flat && c.product_rows == 1));
+      EXPECT_EQ(c.images > 1 && device::volume(c.box) % 64 != 0, false);
+    }
+    return count;
+  };
+  using device::Math;
+  const Access access{.x_maps = true};
+  EXPECT_GT(mapped(g, Math::f16, 16, 24, access, {}), 0);
+  EXPECT_GT(mapped(g, Math::bf16, 8, 8, access, {}), 0);
+  EXPECT_GT(mapped(g, Math::f16, 8, 13, access, {}), 0) << "eight rows of odd length";
+  EXPECT_EQ(mapped(g, Math::f16, 16, 24, {}, {}), 0);
+  EXPECT_EQ(mapped(g, Math::f16, 16, 24, access, {.exported = true}), 0);
+  EXPECT_EQ(mapped(g, Math::tf32, 16, 24, access, {}), 0);
+  Geometry other = g;
+  other.kernel[2] = 3;
+  EXPECT_EQ(mapped(other, Math::f16, 16, 24, access, {}), 0);
+  other = g, other.padding[1] = 1;  // every input still has outputs
+  EXPECT_GT(mapped(other, Math::f16, 16, 24, access, {}), 0);
+  other.padding[1] = 2;
+  EXPECT_EQ(mapped(other, Math::f16, 16, 24, access, {}), 0);
+}
+
 TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {
   std::mt19937 rng(9);
   for (int round = 0; round < 60; ++round) {

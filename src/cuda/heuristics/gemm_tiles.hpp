@@ -29,6 +29,8 @@ struct DeviceLimits {
 struct Access {
   bool x_channels_last = false;
   int x_vector = 1;
+  bool x_maps =
+      false;  // a tensor map of 16-bit images serves: their positions follow one another, 16 bytes aligned
   bool y_rows = true;
   bool y_planes = true;  // rows of outputs follow one another
   int y_channels = 1;    // neighbouring channels of y that may be stored at once

@@ -27,6 +27,7 @@ constexpr double group_latency = 154;      // a barrier, descriptors made unifor
 // The same where nobody else multiplies meanwhile: in turns, of teams and of members of one.
 constexpr double turn_group_latency = 175;
 constexpr double shared_turn_group_latency = 39.9;
+constexpr double copied_turn_group_latency = 85;  // of teams, where loading threads see to weights
 constexpr double split_pair_latency = 70.2;  // of fp32 whose sums are added while others are formed, and of other
 constexpr double split_group_latency = 429;  // of fp32, whose sums are added after each few products
 constexpr double chunk_latency = 98.6;       // a barrier
@@ -76,10 +77,11 @@ constexpr double scaled_turned_rate = 6.55;
 // Times that, where threads load single words or single 16-bit elements, not pairs.
 constexpr double words_turned = 1.09;
 constexpr double halves_turned = 1.48;
-constexpr double copy_latency = 1470;  // from the request of a turned panel to its use
+constexpr double copy_latency = 1470;  // from the request of a panel that is copied to its use
 // Of what teams could hide of each other, and members of one team, who wait for the same panels; and in turns.
 constexpr double overlap_lost = 0.302;
 constexpr double shared_overlap_lost = 0.278;
+constexpr double shared_copies_overlap_lost = 0.15;  // the same, where panels and weights are copied
 constexpr double overlap_lost_in_turns = 0.278;
 constexpr double shared_overlap_lost_in_turns = 0.061;
 constexpr double parts_overlap_lost_in_turns = 0.185;  // of members that are parts of a box
@@ -123,7 +125,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double loaded = device::channels_per_word(c) * element;  // bytes of x that become a word
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + staged_types * outputs * (2 + element / 4) / 32) +
-      x_words * ((c.turned ? 0 : loaded / 4) + parts) / 32;
+      x_words * ((device::copies_x(c) ? 0 : loaded / 4) + parts) / 32;
   const double weight_bytes =
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
@@ -140,14 +142,17 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                                    : device::scales(c.math) ? second_scaled_buffer
                                                                                             : second_buffer);
   const double x_copied =
-      c.turned ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share * under_way;
+      device::copies_x(c) ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share * under_way;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * written + team_blocks * x_unique;
-  // Copies of weights and of turned panels, one after the other.
+  const double x_copies = c.mapped ? tiles * device::mapped_copies(c) : 1;  // of a panel
+  // Copies of weights and of panels, one after the other.
   const double copied =
       team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
       team_blocks * weight_bytes / copy_bytes_per_cycle +
-      (c.turned ? steps.types * chunks * (copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle) : 0);
+      (device::copies_x(c)
+           ? steps.types * chunks * (x_copies * copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle)
+           : 0);
   const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, copied,
                                      memory / memory_bytes_per_cycle}) /
                            types;
@@ -203,7 +208,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       units * (c.x_channels_last ? slice_channels * element / 16 : slice_channels);  // of a thread
   const double loading = fill_latency + loads * load_cycles + (device::scales(c.math) ? scale_latency : 0) +
                          (elements ? units * 8 * element_load_cycles : 0);
-  const double chunk_filled = c.turned              ? copy_latency / (c.panel_stages - 1)
+  const double chunk_filled = device::copies_x(c)   ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? loading + put
                                                     : std::max(loading / loading_overlap, put);
   const double filling = double(steps.types) / types * chunks * chunk_filled;
@@ -213,10 +218,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double streamed = c.resident_steps ? 0 : groups * weight_latency / (c.stages - c.box_parts);
   const double per_group = device::splits(c.math)
                                ? device::split_buffers(c) == 2 ? split_pair_latency : split_group_latency
-                           : !c.in_turns ? group_latency
-                           : members > 1 ? shared_turn_group_latency
-                                         : turn_group_latency;
-  const double refilled = c.turned || c.resident_steps ? 0 : refill_latency;
+                           : !c.in_turns         ? group_latency
+                           : members > 1         ? shared_turn_group_latency
+                           : device::copies_x(c) ? copied_turn_group_latency
+                                                 : turn_group_latency;
+  const double refilled = device::copies_x(c) || c.resident_steps ? 0 : refill_latency;
   const double own = tensor + groups * (per_group + refilled) +
                      steps.types * chunks * (chunk_latency + (team_blocks - 1) * member_latency);
   const double warpgroups = device::multiplying_warpgroups(c);
@@ -244,9 +250,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double first = std::max(filling / std::max(1.0, chunks), resident_copied);
   const double alone = teams.rounds * std::max(chain, filling) + last_stored + added + first + 2000;
   const double lost = c.box_parts > 1 && c.in_turns ? parts_overlap_lost_in_turns
-                      : members > 1 ? c.in_turns ? shared_overlap_lost_in_turns : shared_overlap_lost
-                      : c.in_turns  ? overlap_lost_in_turns
-                                    : overlap_lost;
+                      : members > 1                 ? c.in_turns            ? shared_overlap_lost_in_turns
+                                                      : device::copies_x(c) ? shared_copies_overlap_lost
+                                                                            : shared_overlap_lost
+                      : c.in_turns                  ? overlap_lost_in_turns
+                                                    : overlap_lost;
   return std::max(together, alone) + lost * std::min(together, alone) + launch_latency +
          device::warpgroups_of(c) * warpgroup_latency + (c.turned ? turn_cycles(c, shape, limits) : 0);
 }

@@ -37,7 +37,8 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
       (panel_positions(c) + (device::splits(c.math) ? device::split_buffers(c) * c.panel_columns : 0)) / 2;
   return shared <= limits.shared_per_block &&
          c.blocks_per_sm * (shared + 1024) <= limits.shared_per_multiprocessor &&
-         (c.turned || device::fills_panels(c)) && device::loading_registers(c) <= device::entry_registers(c) &&
+         (device::copies_x(c) || device::fills_panels(c)) &&
+         device::loading_registers(c) <= device::entry_registers(c) &&
          sums + 60 <= device::multiplying_registers(c) &&
          device::entry_registers(c) >= c.panel_columns / 2 + 32 &&  // the assembler wants room for a product
          device::panel_run_stride(c) < 1 << 16;
@@ -76,7 +77,8 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
 void add_joined_rows(GemmConfig c, const Int3& positions, const std::function<bool(const GemmConfig&)>& joins,
                      std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1;
-  const int widest = device::members_of(c) > 1 ? 256 : 192, alignment = std::max(device::x_alignment(c), 2);
+  const int widest = device::members_of(c) > 1 ? 256 : 192;
+  const int alignment = c.mapped ? 1 : std::max(device::x_alignment(c), 2);
   std::set<int> widths;
   for (int parts = 1; parts <= 8; ++parts) widths.insert(round_up(ceil_div(positions.w, parts), alignment));
   for (const int width : widths)
@@ -114,6 +116,33 @@ int zeros_around(int first_position, int reach, int positions, int64_t input) {
   return int(std::clamp<int64_t>(first_position + positions - input, 0, std::max(0, reach - first_position)));
 }
 
+/// Whether a tensor map brings the x of a layer: no tap reads a neighbour, and positions are inputs.
+bool maps_x(const GemmConfig& c, const Int3& positions, const Shape& shape, const Access& access) {
+  const bool same = positions == Int3{int(shape.input[0]), int(shape.input[1]), int(shape.input[2])};
+  return access.x_maps && device::element_bytes(c) == 2 && c.x_phases == 1 && c.reach == Int3{0, 0, 0} &&
+         c.first_position == Int3{0, 0, 0} && same;
+}
+
+/// And that of a box: the positions of a product follow one another in memory, and a copy begins with a multiple
+/// of 16 bytes.
+bool maps_box(const GemmConfig& c, const Int3& positions) {
+  constexpr int vector = 8;
+  const bool whole_rows = c.box.w == positions.w, whole_slices = whole_rows && c.box.h == positions.h;
+  if ((c.panel_flat || c.product_rows > 1) && !whole_rows) return false;
+  if (c.panel_flat && c.box.d * c.images > 1 && !whole_slices) return false;
+  if (c.panel_flat && c.images > 1 &&
+      (volume(c.box) % device::mapped_positions != 0 ||
+       (c.position_tiles > 1 && c.panel_columns % device::mapped_positions != 0)))
+    return false;
+  const auto begins = [&](int d, int h, int w) { return ((d * positions.h + h) * positions.w + w) % vector == 0; };
+  for (int t = 0; t < c.position_tiles && !c.panel_flat; ++t) {
+    const int row = t / device::panels_per_row(c) * c.product_rows;
+    if (!begins(row / c.box.h, row % c.box.h, t % device::panels_per_row(c) * c.panel_columns)) return false;
+  }
+  return (c.box.d >= positions.d || begins(c.box.d, 0, 0)) && (c.box.h >= positions.h || begins(0, c.box.h, 0)) &&
+         (c.box.w >= positions.w || begins(0, 0, device::box_advance(c)));
+}
+
 /// Boxes of whole, short rows, whose products run over them and their halo.
 void add_flat(GemmConfig c, const Int3& positions, const Shape& shape,
               const std::function<bool(const GemmConfig&)>& joins, std::vector<GemmConfig>& found) {
@@ -137,7 +166,8 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape,
     for (const int tiles : {1, 2, 4}) {
       c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
       // Rows of one slice that share no zeros are joined, and stored one after the other: that takes a tenth less.
-      const bool joined = c.turned && !c.channel_rows && images * d == 1 && h > 1 && h <= most_product_rows;
+      const bool joined =
+          device::copies_x(c) && !c.channel_rows && images * d == 1 && h > 1 && h <= most_product_rows;
       if (joined && panel_positions(c) >= least_joined && c.shared_halo == Int3{0, 0, 0}) continue;
       if (c.panel_columns < least_columns(c) || c.panel_columns > widest || panel_positions(c) > 256) continue;
       c.run_rows = h > 1 && joins(c) ? h : 1;
@@ -190,12 +220,13 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     };
     c.in_turns = false;
     for (const auto& [loaders, buffers] : {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}}) {
-      if (c.turned && loaders * buffers > 1) continue;
+      if (device::copies_x(c) && loaders * buffers > 1) continue;
       c.loaders = loaders, c.fill_buffers = buffers;
       // Slots as there is room for, of panels and of weights: those that one has are not there for the other.
       int most_stages = -1;
       // Shared memory is not there for the cache of what threads load: many slots are for who gains by them.
-      const bool many = c.turned || (c.fill_buffers == 2 && device::scales(c.math) && c.resident_steps > 0);
+      const bool many =
+          device::copies_x(c) || (c.fill_buffers == 2 && device::scales(c.math) && c.resident_steps > 0);
       for (c.panel_stages = many ? most_panels : 4; c.panel_stages >= 2; --c.panel_stages) {
         const int least = c.resident_steps ? 0 : 3;
         c.stages = c.resident_steps ? 0 : 8;
@@ -279,9 +310,22 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         add_flat(c, positions, shape, joins, boxes);
       }
   }
+  if (maps_x(layer, positions, shape, access) && !limits.exported) {
+    std::vector<GemmConfig> mapped;
+    c.turned = false, c.mapped = true, c.x_channels_last = false, c.x_vector = 1;
+    for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
+      if (c.channel_blocks % c.team_blocks != 0) continue;
+      add_rows(c, positions, mapped);
+      add_joined_rows(c, positions, joins, mapped);
+      add_flat(c, positions, shape, joins, mapped);
+    }
+    std::ranges::copy_if(mapped, std::back_inserter(boxes),
+                         [&](const GemmConfig& box) { return maps_box(box, positions); });
+  }
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;
+      if (box.mapped && !maps_box(box, positions)) continue;  // overlapping boxes begin elsewhere
       if (window > 1 && (box.panel_flat || box.channel_rows || positions.w <= box.box.w ||
                          device::box_advance(box) * 2 <= box.box.w))
         continue;

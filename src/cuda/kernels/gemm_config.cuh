@@ -71,6 +71,7 @@ struct GemmConfig {
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
   int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
@@ -108,6 +109,8 @@ constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_
 // In the panel kernel a team has loading warpgroups of its own.
 /// Threads of a team that fill panels.
 constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
+/// Whether panels are copies, which a thread begins.
+constexpr bool copies_x(const GemmConfig& c) { return c.turned || c.mapped; }
 /// Warpgroups of a team that multiply.
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// Warpgroups of a block that multiply, and all of them, one that stores among them in the march kernel.

@@ -28,6 +28,23 @@ struct ForwardParams {
   unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
 };
 
+/// What the driver makes of a description: the copy engine reads it.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};
+/// Of x as a tensor map has it: positions of an image, which follow one another, channels of a group, groups, and
+/// images; and what a copy brings of the first two. Strides are bytes.
+struct MapDescription {
+  const void* x;
+  unsigned long long sizes[4], strides[3];  // of all dimensions, and of those behind the first
+  unsigned copied[2];
+  bool bf16;
+};
+/// Of kernels that copy x by a map.
+struct MappedParams : ForwardParams {
+  TensorMap x_map;
+};
+
 /// What a load of x brings to the kernel that turns it.
 enum class TurnLoad {
   element,  // a channel of an input

@@ -68,6 +68,18 @@ constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int mult
           unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
 }
 
+// ---- Mapped x ------------------------------------------------------------------------------------
+
+inline MapDescription map_description(const GemmConfig& c, const ForwardParams& p) {
+  MapDescription d{};
+  d.x = p.x, d.bf16 = c.math == Math::bf16;
+  d.sizes[0] = volume(p.in), d.sizes[1] = c.group_in, d.sizes[2] = c.groups, d.sizes[3] = p.batch;
+  d.strides[0] = 2 * p.xs.c, d.strides[1] = d.strides[0] * c.group_in;
+  d.strides[2] = p.batch > 1 ? 2 * p.xs.n : d.strides[1] * c.groups;
+  d.copied[0] = mapped_positions, d.copied[1] = mapped_channels(c);
+  return d;
+}
+
 // ---- Turned x ------------------------------------------------------------------------------------
 
 /// `vectors`: channels are last, and those of a slice are one aligned vector.

@@ -13,7 +13,8 @@
 // of its own, so that x is fetched and turned once for them; or parts of one box, so that weights are fetched once.
 //
 // Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
-// channel blocks read the same x, it is turned once for all.
+// channel blocks read the same x, it is turned once for all. Or no tap reads a neighbour, and x needs no turning: in 16
+// bits wgmma takes it as it lies, and one thread copies that by a tensor map.
 //
 // Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
 // last one to come adds them all, always in the same order, and stores.
@@ -57,7 +58,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : panel_loaders(C) / warp_size);
+          ptx::barrier_init(shared.panel_full(i), copies_x(C) ? 1 : panel_loaders(C) / warp_size);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -87,11 +88,16 @@ struct PanelGemm {
       Roles::wait_for_previous();
       load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
     }
-    if constexpr (C.turned) {
+    if constexpr (copies_x(C)) {
       // A warp for x, and one for the weights of each channel block.
       static_assert(C.team_blocks <= 3 && C.loaders == 1);
       const int warp = Roles::Loaders::index() / warp_size;
-      if (lane_index() == 0 && warp == 0) Fill::copy_x(p, shared);
+      if (lane_index() == 0 && warp == 0) {
+        if constexpr (C.mapped)
+          Fill::copy_mapped_x(static_cast<const MappedParams&>(p), shared);
+        else
+          Fill::copy_x(p, shared);
+      }
       if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks)
         CopiedWeights<C, Tables>::copy(p, shared, warp - 1);
     } else {

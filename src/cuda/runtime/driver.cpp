@@ -53,6 +53,7 @@ Found open_driver() {
   load(d->cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   load(d->cuLaunchKernel, "cuLaunchKernel");
   load(d->cuLaunchKernelEx, "cuLaunchKernelEx");
+  load(d->cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled");
   load(d->cuMemAlloc, "cuMemAlloc_v2");
   load(d->cuMemFree, "cuMemFree_v2");
   load(d->cuMemcpyHtoD, "cuMemcpyHtoD_v2");

@@ -88,7 +88,7 @@ Emulator::Launch Emulator::compiled(const KernelRequest& request) {
 /// kernels are the same, have kept it.
 void Emulator::compile(const std::string& source, const std::string& name) const {
   namespace fs = std::filesystem;
-  const std::string compiler = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -shared -fPIC -I ";
+  const std::string compiler = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -Wno-psabi -shared -fPIC -I ";
   const char* const cache = std::getenv("TCONV_EMULATION_CACHE");
   const fs::path kept = cache ? fs::path(cache) / digest(compiler + sources_ + source) : fs::path();
   std::error_code missing;

@@ -42,6 +42,10 @@ std::vector<Small> layers() {
           {"2D few input channels", layer(2, 3, 24, 3, 1, 1, 1, 1), 1, {16, 20}},
           {"3D", layer(3, 32, 32, 3, 2, 1, 1, 1), 1, {4, 6, 9}},
           {"3D of stride 1", layer(3, 32, 16, 3, 1, 1, 1, 1), 1, {5, 8, 20}},
+          {"2D upsampling", layer(2, 64, 32, 2, 2, 0, 1, 1), 2, {12, 24}},
+          {"2D upsampling of long rows", layer(2, 48, 64, 2, 2, 0, 1, 1), 1, {3, 264}},
+          {"2D upsampling of small images", layer(2, 40, 64, 2, 2, 0, 1, 1), 5, {8, 8}},
+          {"1D upsampling, groups", layer(1, 80, 64, 4, 4, 0, 1, 2), 2, {200}},
           {"depthwise", layer(1, 32, 32, 6, 3, 2, 1, 32), 2, {200}},
           {"2D depthwise", layer(2, 16, 16, 4, 2, 1, 1, 16), 1, {20, 21}},
           {"a stride beyond every block of rows", layer(1, 4, 20, 300, 300, 0, 1, 1), 1, {3}}};
@@ -72,7 +76,7 @@ std::vector<Case> cases() {
 
 constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_gemm, fp32 of halves",
                      *half = "panel_gemm, TF32 as fp16", *loaders = "panel_gemm, two loading warpgroups",
-                     *whole_rows = "panel_gemm, runs of several rows";
+                     *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x";
 
 int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
   const Geometry g = geometry_of(c.layer);
@@ -88,7 +92,8 @@ int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
                                    {"_halves", halves},
                                    {"_half_", half},
                                    {"_l2", loaders},
-                                   {"_runs", whole_rows}})
+                                   {"_runs", whole_rows},
+                                   {"_mapped", mapped}})
     if (run.kernel_name().find(part) != std::string::npos) touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
   std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
@@ -105,18 +110,20 @@ int families() {
   std::set<std::string> touched, missing{"implicit_gemm", "direct", "generic"};
   const bool hopper = gpu().major == 9;
   if (hopper)
-    missing.insert(
-        {"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders, whole_rows});
+    missing.insert({"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders,
+                    whole_rows, mapped});
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
-  // tiles share, of two loading warpgroups, and of runs of several rows; and the march kernel. 32-bit numbers are
-  // halves where two blocks are asked for, and shared sums.
+  // tiles share, of two loading warpgroups, of runs of several rows, and of mapped x; and the march kernel. 32-bit
+  // numbers are halves where two blocks are asked for, and shared sums.
   const std::pair<const char*, const char*> all_asked[] = {
-      {"TCONV_NO_WGMMA", "1"},           {"TCONV_PREFER_PANELS", "1"},     {"TCONV_PREFER_PANELS", "2"},
-      {"TCONV_PREFER_PANELS", "turned"}, {"TCONV_PREFER_PANELS", "split"}, {"TCONV_PREFER_PANELS", "loaders"},
-      {"TCONV_PREFER_PANELS", "runs"},   {"TCONV_PREFER_MARCH", "1"},      {"", ""}};
+      {"TCONV_NO_WGMMA", "1"},          {"TCONV_PREFER_PANELS", "1"},
+      {"TCONV_PREFER_PANELS", "2"},     {"TCONV_PREFER_PANELS", "turned"},
+      {"TCONV_PREFER_PANELS", "split"}, {"TCONV_PREFER_PANELS", "loaders"},
+      {"TCONV_PREFER_PANELS", "runs"},  {"TCONV_PREFER_PANELS", "mapped"},
+      {"TCONV_PREFER_MARCH", "1"},      {"", ""}};
   for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");

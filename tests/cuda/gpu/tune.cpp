@@ -89,6 +89,7 @@ Access dense_access(const Geometry& g, const Shape& s, DType dtype, bool last) {
     access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
   else
     access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word : s.input[2] % per_word == 0 ? per_word : 1;
+  access.x_maps = !last && size_of(dtype) == 2 && volume(s.input) % 8 == 0;
   return access;
 }
 
@@ -99,6 +100,7 @@ int kind_of(const device::GemmConfig& c) {
   return 1000 * device::scales(c.math) + 2000 * (c.loaders - 1) + 4000 * (c.fill_buffers - 1) + 100 * c.x_phases +
          50 * c.in_turns + 25 * (c.product_rows > 1) + 8000 * (c.run_rows > 1) +
          (c.turned              ? 10 + blocks
+          : c.mapped            ? 20 + blocks
           : c.panel_columns > 0 ? blocks + 2 * (c.box_parts - 1)
                                 : 0);
 }
@@ -123,6 +125,7 @@ std::string shape_of_tile(const device::GemmConfig& c) {
                          c.team_blocks,
                          c.box_parts,
                          int(c.turned),
+                         int(c.mapped),
                          c.x_phases,
                          int(c.in_turns),
                          c.product_rows,
@@ -210,7 +213,6 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   params.xs = image_strides(xt), params.ys = image_strides(yt);
   if (candidate.upright) params.xs = upright(params.xs), params.ys = upright(params.ys);
   params.scales = static_cast<const float*>(scales.get());
-  const device::Launch launch = device::launch_of(c, params, gpu().multiprocessors);
   std::optional<Buffer> turned;
   device::TurnParams turn{};
   if (c.turned) {
@@ -224,7 +226,7 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   const double ms = median_ms(
       [&] {
         run_turn();
-        candidate.kernel->launch(launch, params, nullptr);
+        launch_forward(*candidate.kernel, c, params, gpu(), nullptr);
       },
       5);
   return {ms, c.turned ? median_ms(run_turn, 5) : 0};
@@ -235,14 +237,15 @@ void print(const Candidate& candidate, const Mode& mode, const Time& time) {
   std::printf(
       "%-18s %s%s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
       "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill "
-      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f runs %d march %d\n",
+      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f%s runs %d march %d\n",
       candidate.problem.name.c_str(), mode.name, device::scales(c.math) ? "_scaled" : "",
       candidate.choice.cycles / 1.755e6, time.ms, c.images, c.box.d, c.box.h, c.box.w, c.rows, c.warps_m,
       c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words, c.steps_per_slab,
       c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
       c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types, c.round_on_load,
       c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loaders, c.fill_buffers, c.team_blocks,
-      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.run_rows, c.march);
+      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.mapped ? " mapped" : "", c.run_rows,
+      c.march);
   std::fflush(stdout);
 }
 

@@ -1,5 +1,5 @@
 // How panels are filled: by the threads of loading warpgroups, which pass x through registers (tiles/x_panel.cuh), or
-// where x was turned before, by one thread that copies it.
+// by one thread that copies x: panels that were turned before, or by a tensor map x as it lies.
 //
 // `Schedule` says which boxes of x come one after the other, `Roles` who loads them, `Shared` where they go.
 #pragma once
@@ -8,6 +8,7 @@
 #include "ptx/barrier.cuh"
 #include "ptx/bulk_copy.cuh"
 #include "ptx/launch.cuh"
+#include "ptx/tensor_copy.cuh"
 #include "team.cuh"
 #include "tiles/x_panel.cuh"
 
@@ -114,7 +115,46 @@ struct PanelFill {
     }
   }
 
+  /// Copies x as it lies. What is outside of the image, of the group and of the batch comes as zeros.
+  __device__ static void copy_mapped_x(const MappedParams& p, const Shared& shared) {
+    ptx::prefetch(p.x_map);
+    ptx::wait_for_previous();
+    Ring<C.panel_stages> panel;
+    Tile tile;
+    for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance())
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+        const u32 full = shared.panel_full(panel.slot);
+        u32 to = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+        ptx::barrier_arrive_expect(full, panel_bytes(C));
+#pragma unroll
+        for (int product = 0; product < C.position_tiles; ++product)
+#pragma unroll
+          for (int copy = 0; copy < mapped_copies(C); ++copy, to += mapped_copy_bytes(C)) {
+            const MappedPlace at(p, tile, product, copy * mapped_positions);
+            ptx::tensor_load(to, p.x_map, at.position, chunk * mapped_channels(C), tile.group, at.image, full);
+          }
+      }
+  }
+
  private:
+  /// Where a copy of mapped x begins: the position counts all of an image.
+  struct MappedPlace {
+    int position, image;
+    __device__ MappedPlace(const ForwardParams& p, const Tile& tile, int product, int column)
+        : position((tile.origin.d * p.in.h + tile.origin.h) * p.in.w + tile.origin.w), image(tile.n) {
+      if constexpr (C.panel_flat) {
+        const int of_box = product * C.panel_columns + column, images = C.images > 1 ? of_box / volume(C.box) : 0;
+        image += images, position += of_box - images * volume(C.box);
+      } else {
+        const int row = product / panels_per_row(C) * C.product_rows;
+        position +=
+            (row / C.box.h * p.in.h + row % C.box.h) * p.in.w + product % panels_per_row(C) * C.panel_columns + column;
+      }
+    }
+  };
+
   /// The bits of the largest number of a panel.
   __device__ static u32 largest_of(const unsigned char* panel) {
     u32 largest = 0;

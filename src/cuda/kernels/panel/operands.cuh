@@ -32,6 +32,11 @@ struct PanelOperands {
     __device__ explicit First(const Shared& shared)
         : weights(ptx::wgmma_operand(resident ? shared.resident_weights + Roles::block() * resident_bytes(C)
                                               : shared.weights_of(Roles::block()))) {
+      if constexpr (C.mapped) {
+        static_assert(C.box_parts == 1);
+        x = ptx::wgmma_mapped(ptx::shared_address(shared.panels), mapped_copy_bytes(C));
+        return;
+      }
       static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
       const int of_part = C.box_parts == 1 ? 0 : Roles::part() * panel_part_stride(C) * 16;
       x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
@@ -76,6 +81,12 @@ struct PanelOperands {
   }
   /// The weights of an octet and a step of a group.
   __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
+
+  /// The operand of x for an octet and a product, from the group's first.
+  __device__ static constexpr int x_at(int octet, int product) {
+    if (C.mapped) return octet * 16 * mapped_positions * 2 + product * mapped_product_bytes(C);
+    return octet * 2 * panel_slice_bytes(C) + panel_start(C, product) * 16;
+  }
 
   /// The first operands of a group. Made before they are waited for.
   struct Group {

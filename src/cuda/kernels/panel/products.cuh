@@ -81,8 +81,7 @@ struct PanelProducts {
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
               Wgmma::multiply(sum[t], Operands::further(w, Operands::weights_at(o, s)),
-                              Operands::further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
-                              !one_group || s + o > 0);
+                              Operands::further(x, Operands::x_at(o, t)), !one_group || s + o > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();

@@ -17,13 +17,13 @@ struct PanelShared {
   unsigned char* store;
   u32 barriers;
   __device__ explicit PanelShared(int team) {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
     resident_weights = ptx::shared_address(memory);
-    panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
+    panels = memory + panel_resident_bytes(C) + team * panel_team_bytes(C);
     weights = ptx::shared_address(panels) + panels_bytes;
     store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
-    barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
+    barriers = resident_weights + panel_resident_bytes(C) + C.teams * panel_team_bytes(C) +
                (1 + team * panel_team_barriers(C)) * 8;
   }
   __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }

@@ -99,8 +99,7 @@ struct PanelSplitProducts {
           Wgmma::multiply(
               part,
               Operands::further(operands.weights, Operands::weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
-              Operands::further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
-                                                   (product == 1 ? panel_part_bytes(C) : 0)),
+              Operands::further(operands.x[s], Operands::x_at(o, tile) + (product == 1 ? panel_part_bytes(C) : 0)),
               product + s - first + o > 0);
     ptx::wgmma_commit();
   }

@@ -89,11 +89,12 @@ struct CopiedWeights {
   using Shared = PanelShared<C>;
   const Shared& shared;
   Ring<C.stages> next;
-  __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
+  __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) { Roles::wait_for_previous(); }
   __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(Roles::block(), used.slot)); }
 
   /// What the loading thread does for a channel block.
   __device__ static void copy(const ForwardParams& p, const Shared& shared, int block) {
+    Roles::wait_for_previous();
     Ring<C.stages> ring;
     Tile tile;
     for (TeamSchedule<C, Tables> schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
@@ -116,6 +117,6 @@ struct CopiedWeights {
 template <GemmConfig C, class Tables>
 using PanelWeights =
     typename Select<(C.resident_steps > 0), ResidentWeights<C>,
-                    typename Select<C.turned, CopiedWeights<C, Tables>, StreamedWeights<C, Tables>>::Type>::Type;
+                    typename Select<copies_x(C), CopiedWeights<C, Tables>, StreamedWeights<C, Tables>>::Type>::Type;
 
 }  // namespace tconv::device

@@ -27,6 +27,14 @@ __device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
   return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
 }
 
+/// Describes an operand of N positions by 16 channels of 16 bits, positions as its major dimension: 64 of them of a
+/// channel are 128 bytes, swizzled, channels follow one another, and the next 64 positions lie `copy_bytes` further.
+__device__ inline u64 wgmma_mapped(u32 address, u32 copy_bytes) {
+  constexpr u64 swizzled = u64(1) << 62, eight_channels = u64(1024 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(copy_bytes / 16) << 16 | eight_channels | swizzled;
+}
+
 /// Orders register and shared-memory accesses before the products that follow.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

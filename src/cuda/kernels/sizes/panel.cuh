@@ -1,6 +1,9 @@
 // Sizes of the panel kernel (panel_gemm.cuh): panels, who fills them, and products. Products have 64 rows; of rows that
 // the plan does not have they read what lies there, and nothing is stored. A panel is a chunk of x as wgmma reads it:
 // slices of 16 bytes of channels, [slice][position].
+//
+// Mapped x (16 bits, no halo) stays as it lies in memory: [product][64 positions][channel][position], 128 bytes of
+// positions a channel, swizzled as the copy engine and wgmma agree on.
 #pragma once
 
 #include "sizes/tile.cuh"
@@ -22,7 +25,16 @@ constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * p
 /// panel.
 constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
 constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
+/// Positions of a copy of mapped x, which is all channels of a chunk; copies of a product, and their bytes.
+constexpr int mapped_positions = 64;
+constexpr int mapped_channels(const GemmConfig& c) { return c.chunk_words * channels_per_word(c); }
+constexpr int mapped_copies(const GemmConfig& c) { return ceil_div(c.panel_columns, mapped_positions); }
+constexpr int mapped_copy_bytes(const GemmConfig& c) { return mapped_channels(c) * mapped_positions * 2; }
+constexpr int mapped_product_bytes(const GemmConfig& c) { return mapped_copies(c) * mapped_copy_bytes(c); }
+/// What the addresses of panels are multiples of: eight channels, where they are swizzled.
+constexpr int panel_alignment(const GemmConfig& c) { return c.mapped ? 1024 : 128; }
 constexpr int panel_bytes(const GemmConfig& c) {
+  if (c.mapped) return c.position_tiles * mapped_product_bytes(c);
   return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 

@@ -8,11 +8,15 @@ namespace tconv::device {
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
-      128);
+      panel_alignment(c));
+}
+/// Weights that stay, before the panels.
+constexpr int panel_resident_bytes(const GemmConfig& c) {
+  return round_up(c.team_blocks * resident_bytes(c), panel_alignment(c));
 }
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
-  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
+  return 128 + panel_resident_bytes(c) + c.teams * panel_team_bytes(c) +
          (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
 }
 

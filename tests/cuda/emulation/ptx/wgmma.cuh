@@ -12,8 +12,19 @@ inline u64 wgmma_operand(u32 address) {
 }
 /// Where the operand begins, and how far its two slices are apart, in 16 bytes.
 inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
-  emulation::require(address % 16 == 0 && slice_bytes % 16 == 0 && slice_bytes >> 4 < 1 << 14, "a misaligned operand");
+  emulation::require(address % 16 == 0 && slice_bytes % 16 == 0 && slice_bytes >> 4 < 1 << 14,
+                     "a misaligned operand");
   return __shfl_sync(0xffffffff, address, 0) >> 4 | u64(slice_bytes >> 4) << 16;
+}
+/// Where the operand begins, how far its copies of 64 positions are apart, and that it is one of this kind.
+constexpr u64 mapped_operand = u64(1) << 62;
+inline u64 wgmma_mapped(u32 address, u32 copy_bytes) {
+  emulation::require(address % 1024 == 0 && copy_bytes % 1024 == 0, "a misaligned operand");
+  return __shfl_sync(0xffffffff, address, 0) >> 4 | u64(copy_bytes >> 4) << 16 | mapped_operand;
+}
+/// An address of 128 bytes that are swizzled: each eight of them begin with another 16 bytes.
+inline u32 swizzled(u32 address) {
+  return address ^ (address >> 7 & 7) << 4;
 }
 inline void wgmma_fence() {}
 inline void wgmma_commit() {}
@@ -56,8 +67,19 @@ struct EmulatedWgmma<Columns, M, true> {
   static void multiply(float (&d)[Columns / 2], u64 a, u64 b, bool add) {
     const u32 warp = emulation::warp() % 4, slice = u32(b >> 16 & 0x3fff);
     const u32* const weights = reinterpret_cast<const u32*>(ptx::shared_pointer((u32(a) & 0xffff) << 4, 64 * 32));
+    const u32 begin = (u32(b) & 0xffff) << 4;
+    const bool mapped = b & ptx::mapped_operand;
     const u32* const x =
-        reinterpret_cast<const u32*>(ptx::shared_pointer((u32(b) & 0xffff) << 4, slice * 16 + Columns * 16));
+        mapped ? nullptr : reinterpret_cast<const u32*>(ptx::shared_pointer(begin, slice * 16 + Columns * 16));
+    // Word `k` of eight, at a position.
+    const auto x_word = [&](u32 k, u32 position) {
+      if (!mapped) return x[k / 4 * slice * 4 + position * 4 + k % 4];
+      const auto channel = [&](u32 c) {
+        const u32 at = begin + position / 64 * slice * 16 + c * 128 + position % 64 * 2;
+        return u32(*reinterpret_cast<const u16*>(ptx::shared_pointer(ptx::swizzled(at), 2)));
+      };
+      return channel(2 * k) | channel(2 * k + 1) << 16;
+    };
     const u32 lane_row = warp * 16 + emulation::lane() / 4, column = emulation::lane() % 4 * 2;
     for (u32 n = 0; n < Columns / 8; ++n)
       for (u32 half = 0; half < 2; ++half)
@@ -67,7 +89,7 @@ struct EmulatedWgmma<Columns, M, true> {
           double total = add ? sum : 0;
           for (u32 k = 0; k < 8; ++k)
             total += ptx::word_product<M>(weights[row / 8 * 64 + k / 4 * 32 + row % 8 * 4 + k % 4],
-                                          x[k / 4 * slice * 4 + position * 4 + k % 4]);
+                                          x_word(k, position));
           sum = float(total);
         }
     emulation::sync_warp();
