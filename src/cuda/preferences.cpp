@@ -16,7 +16,7 @@ constexpr NamedPanels named_panels[] = {
     {"split", {.turned = true, .depth_splits = 2}},  // tiles that share sums
     {"turns", {.in_turns = true}},                   // warpgroups that multiply in turns
     {"joined", {.product_rows = 2}},                 // products that cover several rows
-    {"runs", {.run_rows = 2}},                       // several rows of outputs in one run
+    {"runs", {.whole_rows = true}},                  // several rows of outputs in one run
     {"loaders", {.loaders = 2}},                     // two warpgroups that fill panels
 };
 
@@ -39,14 +39,16 @@ Preferences preferences() {
   return result;
 }
 
+bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c) {
+  return c.panel_columns > 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
+         c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
+         c.whole_rows >= preferred.whole_rows && c.loaders >= preferred.loaders;
+}
+
 void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices) {
   for (const int members : {1, preferred.members})
     std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-      const device::GemmConfig& c = choice.config;
-      return c.panel_columns > 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
-             c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
-             c.run_rows >= preferred.run_rows && c.loaders >= preferred.loaders &&
-             device::members_of(c) >= members;
+      return is_preferred(preferred, choice.config) && device::members_of(choice.config) >= members;
     });
 }
 

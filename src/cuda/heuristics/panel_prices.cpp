@@ -112,8 +112,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double chunks = ceil_div(device::chunks_of(c), c.depth_splits);  // of a tile
   const double octets = device::octets_of(c) * chunks / device::chunks_of(c), tiles = c.position_tiles;
   const double element = device::element_bytes(c), parts = device::weight_parts(c);
-  const double outputs =
-      double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_slots;  // of a member
+  const double outputs = double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_slots *
+                         device::run_height(c) / device::run_lines(c);  // of a member
   const double members = device::members_of(c), team_blocks = c.team_blocks;
 
   // Sums over one set of types: products and stores of a member, what a team fills.
@@ -128,7 +128,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
   const double runs = types * lines / device::run_lines(c) *
-                      (c.panel_flat ? device::flat_runs_of_line(c) : c.position_tiles * device::product_runs(c));
+                      (c.panel_flat ? device::flat_runs_of_line(c) : device::member_runs(c));
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
@@ -155,11 +155,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
   const double passes =
-      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : c.position_tiles * device::product_runs(c));
+      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : device::member_runs(c));
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
-  const bool whole_planes = c.panel_flat && c.run_rows > 1 && boxes.h == 1;
+  const bool whole_planes = c.panel_flat && c.whole_rows && boxes.h == 1;
   const bool aligned = shape.output[2] * (whole_planes ? shape.output[1] : 1) % vector == 0;
   const double sums = staged_types * panel_positions(c) / 2.0;  // of a thread
   const double staged =

@@ -245,8 +245,8 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
   };
   for (const int tiles64 : {1, 2, 4}) {
-    // Only panels have the inputs of a position apart, and scales.
-    if (rows.x_phases > 1 || device::scales(math)) break;
+    // Only panels have the inputs of a position apart, scales, and runs of several rows.
+    if (rows.x_phases > 1 || device::scales(math) || rows.whole_rows) break;
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

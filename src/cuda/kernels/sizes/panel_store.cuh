@@ -22,30 +22,38 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Runs of a product; the last one has fewer rows perhaps.
+/// Runs of a product, the last one of which has fewer rows perhaps; or products of a run; and runs of a member.
 constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+constexpr int run_products(const GemmConfig& c) { return c.product_rows == 1 ? c.run_rows : 1; }
+constexpr int member_runs(const GemmConfig& c) { return c.position_tiles / run_products(c) * product_runs(c); }
 
 // Where runs are several whole rows:
-/// how many lines are one run,
-constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
+/// how many lines are one run, and of how many rows of outputs each row of positions is,
+constexpr int run_lines(const GemmConfig& c) { return c.whole_rows ? c.line_phases : 1; }
+constexpr int run_height(const GemmConfig& c) { return c.whole_rows ? c.run_phases : 1; }
 constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
+/// whether they have outputs of phases without taps,
+constexpr bool runs_have_gaps(const GemmConfig& c) {
+  return c.width_phases < c.stride.w || c.line_phases < c.run_phases;
+}
 /// how many outputs before its row the first position begins,
 constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
 /// and how many positions at the end of a box's row may be beyond it.
 constexpr int most_beyond_row = 8;
 constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
   const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
-  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
-  if (!rows_follow || c.width_phases < c.stride.w) return false;
-  // Flat products have every row as it is.
-  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  if (c.run_phases < c.stride.h) return false;
+  // Flat products have every row as it is, and begin with the first one.
+  if (c.panel_flat)
+    return row_lead(c) == 0 && beyond == 0 && c.first_position.h * c.stride.h == c.padding.h && !runs_have_gaps(c) &&
+           !c.fills;
   return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
 }
 
 /// Elements between two staged runs; of flat products, between two rows.
 constexpr int panel_run_stride(const GemmConfig& c) {
-  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
-  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_height(c);
+  if (c.panel_flat) return c.whole_rows ? width : round_up(panel_flat_skew(c) + width, v);
   return round_up(width * c.run_rows + v - 1, v);
 }
 /// Runs that flat products have of a line.
