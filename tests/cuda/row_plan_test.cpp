@@ -227,6 +227,75 @@ TEST(RowPlan, FromFirstOutput) {
   EXPECT_GT(moved_plans, 50);
 }
 
+/// Lines of all phases along the height that have taps, side by side: every tap of every channel is at one step of one
+/// row, and every line is there once.
+TEST(RowPlan, WholeRowsHaveThePhasesAlongTheHeightTogether) {
+  std::mt19937 rng(17);
+  int plans = 0, with_gaps = 0;
+  for (int round = 0; round < 600; ++round) {
+    const Geometry g = random_geometry(rng);
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 1 + round % 2, 1, false, 1, plan)) continue;
+    const auto whole = with_whole_rows(g, 1 + round % 2, 1, plan);
+    if (!whole) continue;
+    EXPECT_FALSE(plan.whole_rows);
+    EXPECT_TRUE(whole->whole_rows);
+    EXPECT_EQ(whole->run_phases, g.stride[1]);
+    EXPECT_EQ(8 % (whole->line_phases * whole->width_slots), 0);
+    EXPECT_LE(whole->rows(), device::panel_rows);
+    ++plans, with_gaps += whole->line_phases < whole->run_phases;
+    std::map<Key, int> taps;
+    std::map<std::tuple<int, int, int>, int> lines;
+    for (const BlockType& type : whole->types) {
+      for (std::size_t l = 0; l < type.lines.size(); ++l) {
+        const Line& line = type.lines[l];
+        if (line.channel < 0) continue;
+        ++lines[{line.channel, line.phase_d, line.phase_h}];
+        if (l % std::size_t(whole->line_phases) == 0) {
+          EXPECT_EQ(line.phase_h, 0);  // the first row of a run
+        } else {
+          EXPECT_EQ(line.channel, type.lines[l - 1].channel);
+          EXPECT_GT(line.phase_h, type.lines[l - 1].phase_h);
+        }
+      }
+      for (const Row& row : type.rows)
+        for (const Step& step : type.steps) {
+          const int kd = tap_of(step.low.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+          const int kh = tap_of(step.low.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+          const int kw = tap_of(step.low.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
+          if (row.channel >= 0 && kd >= 0 && kh >= 0 && kw >= 0) ++taps[{row.channel, kd, kh, kw}];
+        }
+    }
+    EXPECT_EQ(std::int64_t(taps.size()), whole->channels_per_block * g.taps());
+    for (const auto& [tap, times] : taps) EXPECT_EQ(times, 1);
+    EXPECT_EQ(std::int64_t(lines.size()), whole->channels_per_block * g.stride[0] * whole->line_phases);
+    for (const auto& [line, times] : lines) EXPECT_EQ(times, 1);
+  }
+  EXPECT_GT(plans, 50);
+  EXPECT_GT(with_gaps, 20);
+}
+
+/// Where lines of all phases along the height take no more products than apart, the plan of every tile has them
+/// together.
+TEST(RowPlan, LinesAreTogetherWhereThatTakesNoMoreProducts) {
+  const auto line_phases = [](std::int64_t in, std::int64_t out, Extents kernel, Extents stride, bool whole = false) {
+    Geometry g;
+    g.group_in = in, g.group_out = out, g.kernel = kernel, g.stride = stride;
+    RowPlan plan;
+    EXPECT_TRUE(make_wide_row_plan(g, 1, 1, false, 1, plan));
+    if (!whole) return plan.line_phases;
+    const auto rows = with_whole_rows(g, 1, 1, plan);
+    return rows ? rows->line_phases : 0;
+  };
+  EXPECT_EQ(line_phases(64, 64, {1, 2, 2}, {1, 2, 2}), 2);
+  EXPECT_EQ(line_phases(64, 64, {1, 4, 4}, {1, 2, 2}), 2);
+  EXPECT_EQ(line_phases(8, 8, {3, 5, 7}, {2, 2, 2}), 2);   // all phases share a block
+  EXPECT_EQ(line_phases(32, 32, {3, 3, 3}, {2, 2, 2}), 1);  // four products for three
+  EXPECT_EQ(line_phases(32, 32, {3, 3, 3}, {2, 2, 2}, true), 2);
+  EXPECT_EQ(line_phases(64, 64, {1, 2, 2}, {1, 2, 2}, true), 0);
+  EXPECT_EQ(line_phases(64, 64, {1, 3, 3}, {1, 3, 3}, true), 0);  // eight rows would not be whole lines of three phases
+}
+
 /// A plan of positions of several inputs is the panel kernel's alone: it has a tile for every shape.
 TEST(Tiles, PositionsOfSeveralInputsAreServed) {
   std::mt19937 rng(11);
@@ -324,6 +393,28 @@ TEST(Tiles, RunsAreWholeRowsThatFollowOneAnother) {
   EXPECT_EQ(runs_of(2, {}, {}), none);
   EXPECT_EQ(runs_of(1, {.y_planes = false}, {}), none);
   EXPECT_EQ(runs_of(1, {}, {.exported = true}), none);
+}
+
+/// Runs begin before the image where padding is no multiple of the stride; a plan of whole rows has no other tiles.
+TEST(Tiles, RunsOfAllPhasesAlongTheHeight) {
+  Geometry g{};
+  g.groups = 1, g.group_in = 32, g.group_out = 64;
+  g.kernel = {1, 3, 3}, g.stride = {1, 2, 2}, g.padding = {0, 1, 1}, g.dilation = {1, 1, 1};
+  RowPlan plan;
+  ASSERT_TRUE(make_wide_row_plan(g, 2, 1, false, 1, plan));
+  const auto whole = with_whole_rows(g, 2, 1, plan);
+  ASSERT_TRUE(whole);
+  Shape shape;
+  shape.batch = 4, shape.input = {1, 20, 43}, shape.output = {1, 39, 85};
+  const auto runs_of = [&](const RowPlan& rows, const Access& access) {
+    std::set<bool> kinds;
+    for (const TileChoice& choice : price_warpgroup_tiles(g, device::Math::f16, rows, shape, access, {}))
+      kinds.insert(choice.config.whole_rows);
+    return kinds;
+  };
+  EXPECT_EQ(runs_of(plan, {}), std::set{false});
+  EXPECT_EQ(runs_of(*whole, {}), std::set{true});
+  EXPECT_EQ(runs_of(*whole, {.y_planes = false}), std::set<bool>{});
 }
 
 TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {

@@ -414,6 +414,7 @@ std::optional<RowPlan> with_whole_rows(const Geometry& g, int channels_per_word,
   RowPlan together;
   if (g.stride[1] == 1 || plan.channel_rows || plan.run_phases > 1 ||
       !make_wide_row_plan(g, channels_per_word, weight_parts, false, plan.x_phases, Lines::whole_rows, together) ||
+      together.rows() > device::panel_rows ||
       products_per_input(together) > most_products * products_per_input(plan))
     return std::nullopt;
   return together;
