@@ -83,7 +83,7 @@ std::string config_text(const GemmConfig& c) {
       << ", .run_rows = " << c.run_rows
       << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders
       << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
-      << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
+      << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once) << ", .shared_halo = " << text(c.shared_halo)
       << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
       << ", .depth_splits = " << c.depth_splits << "};\n";
   return out.str();

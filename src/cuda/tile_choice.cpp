@@ -46,7 +46,7 @@ ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, con
     const Preferences preferred = preferences();
     const bool last_choice =
         (device::element_bytes(math) == 4 && !device::scales(math) && preferred.halves) ||
-        (preferred.panels && preferred.panels->whole_rows && !is_preferred(*preferred.panels, tiles.front().config));
+        (preferred.panels && !is_preferred(*preferred.panels, tiles.front().config));
     const double cycles = tiles.front().cycles * (last_choice ? 1e6 : 1);
     if (result.packing && result.tile.cycles <= cycles) continue;
     result = {&packing, {tiles.front().config, cycles}};

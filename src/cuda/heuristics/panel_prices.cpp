@@ -147,7 +147,9 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double copied =
       team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
       team_blocks * weight_bytes / copy_bytes_per_cycle +
-      (c.turned ? steps.types * chunks * (copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle) : 0);
+      (c.turned ? steps.types * chunks *
+                      (device::panel_copies(c) * copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle)
+                : 0);
   const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, copied,
                                      memory / memory_bytes_per_cycle}) /
                            types;

@@ -288,6 +288,19 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         add_flat(c, positions, shape, joins, boxes);
       }
   }
+  // Where boxes share inputs of a halo, x may be turned once for all of them, and a panel is more copies then. What is
+  // scaled has the scale of a panel.
+  const std::size_t count = boxes.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    GemmConfig box = boxes[i];
+    const Int3 all = boxes_of(box, shape);
+    const bool shares = (all.d > 1 && box.reach.d > 0) || (all.h > 1 && box.reach.h > 0);
+    if (!box.turned || !shares || device::scales(box.math) || box.x_phases > 1 || box.images > 1 ||
+        box.shared_halo != Int3{0, 0, 0})
+      continue;
+    box.turned_once = true;
+    boxes.push_back(box);
+  }
   if (rows.whole_rows) std::erase_if(boxes, [](const GemmConfig& box) { return !box.whole_rows; });
   // In 32 bits fills of single rows were no faster: stores that come faster than memory takes ragged rows are slower in
   // the end.

@@ -71,6 +71,7 @@ struct GemmConfig {
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
+  bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn

@@ -90,6 +90,25 @@ struct PanelFill {
     }
   }
 
+  /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer along the depth the rows
+  /// of the x tile, which follow one another.
+  __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, int chunk, u32 to, u32 full) {
+    constexpr Int3 extent = x_extent(C);
+    constexpr int slices = weight_parts(C) * panel_slices(C), rows_bytes = extent.h * extent.w * 16;
+    const Int3 all = turned_extent(C, p.boxes);
+    const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
+    const i64 inputs = volume(all);
+    const int row = (tile.origin.d - C.first_position.d) * all.h + tile.origin.h - C.first_position.h;
+    const unsigned char* from =
+        static_cast<const unsigned char*>(p.x) + ((image * chunks + chunk) * slices * inputs + row * extent.w) * 16;
+    ptx::barrier_arrive_expect(full, panel_copies(C) * rows_bytes);
+#pragma unroll 1
+    for (int slice = 0; slice < slices; ++slice, from += inputs * 16)
+      for (int d = 0; d < extent.d; ++d)
+        ptx::bulk_load(to + slice * panel_slice_bytes(C) + d * rows_bytes, from + i64(d) * all.h * extent.w * 16,
+                       rows_bytes, full);
+  }
+
   /// Copies panels that were turned before.
   __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
     ptx::wait_for_previous();
@@ -102,9 +121,14 @@ struct PanelFill {
 #pragma unroll 1
       for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
+        const u32 to = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
         ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-        ptx::barrier_arrive_expect(full, panel_bytes(C));
-        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+        if constexpr (C.turned_once) {
+          copy_from_all(p, tile, chunk, to, full);
+        } else {
+          ptx::barrier_arrive_expect(full, panel_bytes(C));
+          ptx::bulk_load(to, turned, panel_bytes(C), full);
+        }
       }
     }
   }
