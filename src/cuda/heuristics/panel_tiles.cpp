@@ -183,8 +183,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     const auto price = [&] {
       for (const bool turns : {false, true}) {
         c.in_turns = turns;
-        // A tile without products would wait for a turn that it does not need.
-        if (!turns || (steps.types == c.types && device::allows_turns(c) && fits(c, limits)))
+        // A tile without products would wait for a turn that it does not need, but where it is filled.
+        if (!turns || ((steps.types == c.types || c.fills) && device::allows_turns(c) && fits(c, limits)))
           choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       }
       c.in_turns = false;

@@ -27,6 +27,9 @@ TEST_F(Emulation, JoinedRowsAndTurns) {
       {1, 32, 128, {700}, {3}, {1}, DType::f16, Precision::fp32, channels_first, "turns"},
       {2, 16, 48, {9, 66}, {3, 3}, {2, 2}, DType::f32, Precision::fp32, channels_first, "turns"},
       {2, 32, 64, {12, 70}, {3, 3}, {3, 3}, DType::bf16, Precision::fp32, channels_last, "turns"},
+      // Types without taps are filled meanwhile.
+      {3, 64, 32, {3, 7, 34}, {1, 3, 3}, {2, 1, 2}, DType::f16, Precision::fp32, channels_first, "turns"},
+      {2, 32, 64, {9, 40}, {1, 4}, {3, 2}, DType::bf16, Precision::fp32, channels_last, "turns"},
   };
   std::mt19937 rng(3);
   for (const Joined& joined : layers) {
@@ -37,7 +40,8 @@ TEST_F(Emulation, JoinedRowsAndTurns) {
   }
   print_families();
   EXPECT_GT(families["panel of joined rows"], 4);
-  EXPECT_GT(families["panel in turns"], 2);
+  EXPECT_GT(families["panel in turns"], 4);
+  EXPECT_GT(families["panel that fills in turns"], 1);
 }
 
 /// Layers that have several rows of outputs in one run: of even and odd length, with phases along the width, of
