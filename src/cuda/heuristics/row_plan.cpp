@@ -1,6 +1,7 @@
 #include "cuda/heuristics/row_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -410,13 +411,19 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
 
 std::optional<RowPlan> with_whole_rows(const Geometry& g, int channels_per_word, int weight_parts,
                                        const RowPlan& plan) {
-  constexpr double most_products = 1.5;  // beyond, no layer was found to gain
   RowPlan together;
   if (g.stride[1] == 1 || plan.channel_rows || plan.run_phases > 1 ||
       !make_wide_row_plan(g, channels_per_word, weight_parts, false, plan.x_phases, Lines::whole_rows, together) ||
-      together.rows() > device::panel_rows ||
-      products_per_input(together) > most_products * products_per_input(plan))
+      together.rows() > device::panel_rows)
     return std::nullopt;
+  if (products_per_input(together) <= products_per_input(plan)) return together;
+  // More products are worth it where stores take long: of a position, in cycles, at the rate at which memory takes whole
+  // rows, and so many times that at which it takes ragged ones.
+  constexpr double bytes_per_cycle = 18.5, ragged = 2.5;
+  const double octets = std::ceil(double(g.group_in) / (8 * channels_per_word));
+  const double products = products_per_input(together) * octets * (weight_parts > 1 ? 3 : 1) / 2;
+  const double outputs = double(g.group_out * g.stride[0] * g.stride[1] * g.stride[2]);
+  if (products > ragged * outputs * 4 / bytes_per_cycle) return std::nullopt;
   return together;
 }
 

@@ -110,7 +110,7 @@ bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int wei
                         int x_phases, RowPlan& plan);
 
 /// The plan beside such a one, for outputs of channels first, that has the lines of all phases along the height
-/// together. None where that is no other plan, or takes many more products.
+/// together. None where that is no other plan, or takes more products than stores could gain.
 std::optional<RowPlan> with_whole_rows(const Geometry& geometry, int channels_per_word, int weight_parts,
                                        const RowPlan& plan);
 

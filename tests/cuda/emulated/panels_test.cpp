@@ -52,7 +52,7 @@ TEST_F(Emulation, FilledTypes) {
   };
   using enum Layout;
   const Filled layers[] = {
-      {2, 32, 40, {5, 19}, {3, 3}, {2, 2}, {2, 2}, DType::f16, channels_first, "joined"},
+      {3, 32, 40, {2, 5, 19}, {3, 3, 3}, {2, 2, 2}, {2, 2, 2}, DType::f16, channels_first, "joined"},
       {2, 32, 40, {5, 19}, {3, 3}, {2, 2}, {2, 2}, DType::bf16, channels_last, "1"},
       {3, 24, 20, {2, 3, 21}, {2, 2, 3}, {2, 2, 1}, {2, 4, 1}, DType::f16, channels_first, "2"},
       {2, 40, 64, {4, 13}, {2, 5}, {3, 3}, {3, 1}, DType::bf16, channels_first, "turned"},
