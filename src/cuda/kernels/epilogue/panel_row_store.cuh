@@ -112,7 +112,7 @@ struct PanelRowStore {
   template <int Index, class Visit>
   __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, const Row<Index>& row,
                                        int phase, const Visit& visit) {
-    const int swapped = Staging::second_first();
+    const int swapped = Staging::second_first(at + phase);
     Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
     each_eight(row, [&](int n, int column, bool whole) {
 #pragma unroll
