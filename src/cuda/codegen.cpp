@@ -200,7 +200,9 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
   out << types_text(rows, geometry_in(c), c);
   array(out, table(c, "int first_step"), all.first, number);
   array(out, table(c, "int low_offsets"), all.steps, [](const Step& s) { return offset_text(s.low); });
-  array(out, table(c, "int high_offsets"), all.steps, [](const Step& s) { return offset_text(s.high); });
+  // What is no step of a pair has weights of zeros: panels are read where the other one does.
+  array(out, table(c, "int high_offsets"), all.steps,
+        [&](const Step& s) { return offset_text(c.panel_columns && s.high.d < 0 ? s.low : s.high); });
   array(out, table(c, "u32 step_masks"), all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
   std::vector<std::uint32_t> lines;
   for (const BlockType& type : rows.types)

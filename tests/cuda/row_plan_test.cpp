@@ -42,6 +42,19 @@ int tap_of(int shift, int phase, std::int64_t stride, std::int64_t dilation, std
   return target % dilation == 0 && target / dilation < kernel ? int(target / dilation) : -1;
 }
 
+/// The shifts of a plan's step, two where steps are paired.
+std::vector<Int3> shifts_of(const RowPlan& plan, const Step& step) {
+  std::vector<Int3> shifts{step.low};
+  if (plan.paired && step.high.d >= 0) shifts.push_back(step.high);
+  return shifts;
+}
+std::vector<Int3> shifts_of(const RowPlan& plan, const BlockType& type) {
+  std::vector<Int3> shifts;
+  for (const Step& step : type.steps)
+    for (const Int3& shift : shifts_of(plan, step)) shifts.push_back(shift);
+  return shifts;
+}
+
 TEST(RowPlan, HoldsEveryTapOnceAndNothingElse) {
   std::mt19937 rng(7);
   for (int round = 0; round < 300; ++round) {
@@ -59,9 +72,7 @@ TEST(RowPlan, HoldsEveryTapOnceAndNothingElse) {
           const int channel = block * plan.channels_per_block + row.channel;
           if (channel >= g.group_out) continue;
           for (const Step& step : type.steps) {
-            std::vector<Int3> shifts{step.low};
-            if (plan.paired && step.high.d >= 0) shifts.push_back(step.high);
-            for (const Int3& s : shifts) {
+            for (const Int3& s : shifts_of(plan, step)) {
               const int kd = tap_of(s.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
               const int kh = tap_of(s.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
               const int kw = tap_of(s.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
@@ -127,15 +138,15 @@ TEST(RowPlan, PositionsOfSeveralInputsTakeEveryTapOfEveryOutputOnce) {
     std::map<std::tuple<Key, int, int>, int> seen;  // channel and tap, output, input
     for (const BlockType& type : plan.types)
       for (const Row& row : type.rows)
-        for (const Step& step : type.steps) {
-          const int kd = tap_of(step.low.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
-          const int kh = tap_of(step.low.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
-          EXPECT_LE(step.low.w, plan.reach.w * inputs);
-          EXPECT_GT(step.low.w, -inputs);
+        for (const Int3& shift : shifts_of(plan, type)) {
+          const int kd = tap_of(shift.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+          const int kh = tap_of(shift.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+          EXPECT_LE(shift.w, plan.reach.w * inputs);
+          EXPECT_GT(shift.w, -inputs);
           if (row.channel < 0 || kd < 0 || kh < 0) continue;
           for (int position = -3; position < 12; ++position) {
             const int output = position * stride * inputs + row.phase.w - padding;
-            const int input = position * inputs - step.low.w;
+            const int input = position * inputs - shift.w;
             const std::int64_t rest = output + padding - std::int64_t(input) * stride;
             if (rest < 0 || rest % g.dilation[2] != 0 || rest / g.dilation[2] >= g.kernel[2]) continue;
             const Key tap{row.channel, kd, kh, int(rest / g.dilation[2])};
@@ -148,6 +159,28 @@ TEST(RowPlan, PositionsOfSeveralInputsTakeEveryTapOfEveryOutputOnce) {
       for (int k = 0; k < g.kernel[2]; ++k) wanted += (output + padding - k * int(g.dilation[2])) % stride == 0;
     EXPECT_EQ(std::int64_t(seen.size()), wanted * plan.channels_per_block * g.kernel[0] * g.kernel[1]);
   }
+}
+
+/// Of a pair, the second shift reads a position behind that of the first.
+TEST(RowPlan, PairsOfStepsAreInTheOrderOfPositions) {
+  std::mt19937 rng(23);
+  int pairs = 0;
+  for (int round = 0; round < 200; ++round) {
+    Geometry g = random_geometry(rng);
+    g.group_in = 1 + std::int64_t(rng() % 8);
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 2, 1, round % 2, 1, plan)) continue;
+    EXPECT_TRUE(plan.paired);
+    GemmConfig c = layer_config(g, device::Math::f16, plan);
+    c.panel_columns = 8, c.box = {1, 3, 16}, c.x_vector = 1;
+    for (const BlockType& type : plan.types)
+      for (const Step& step : type.steps) {
+        if (step.high.d < 0) continue;
+        ++pairs;
+        EXPECT_GT(device::step_offset(c, step.high), device::step_offset(c, step.low));
+      }
+  }
+  EXPECT_GT(pairs, 200);
 }
 
 /// Where few rows would leave most of a product idle, and neighbouring inputs share enough of their steps.
@@ -259,10 +292,10 @@ TEST(RowPlan, WholeRowsHaveThePhasesAlongTheHeightTogether) {
         }
       }
       for (const Row& row : type.rows)
-        for (const Step& step : type.steps) {
-          const int kd = tap_of(step.low.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
-          const int kh = tap_of(step.low.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
-          const int kw = tap_of(step.low.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
+        for (const Int3& shift : shifts_of(*whole, type)) {
+          const int kd = tap_of(shift.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+          const int kh = tap_of(shift.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+          const int kw = tap_of(shift.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
           if (row.channel >= 0 && kd >= 0 && kh >= 0 && kw >= 0) ++taps[{row.channel, kd, kh, kw}];
         }
     }

@@ -313,7 +313,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         continue;
       for (const int octets : {4, 2, 1}) {
         if (octets > 1 && device::octets_of(c) % octets != 0) continue;
-        box.chunk_words = 8 * octets;
+        box.chunk_words = rows.paired ? 4 : 8 * octets;
         with_weights(box);
       }
     }

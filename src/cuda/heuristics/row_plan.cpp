@@ -156,6 +156,10 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
       steps.back().mask |= mask_of(shift);
     }
   }
+  // The panel kernel counts positions from the one that the first shift of a pair reads to that of the second.
+  if (plan.tile_rows == 8)
+    for (Step& step : steps)
+      if (step.high.d >= 0) std::swap(step.low, step.high);
   return steps;
 }
 
@@ -309,6 +313,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const auto [with_taps, without] = of_lines.pairs();
   if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
 
+  plan.paired = g.group_in <= 4 * channels_per_word && x_phases == 1;
+
   // How many rows: many, so that positions are read from shared memory for as many products as can be; but
   // where weights cannot stay there, half as many rows leave registers for twice as many positions.
   constexpr int64_t resident_limit = 64 * 1024;
@@ -438,7 +444,10 @@ std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 
         if (!type.steps.empty() && line.channel >= 0 && below_zero(line) != below_zero(type.lines.front())) return;
     for (BlockType& type : moved.types) {
       if (!type.steps.empty() && below_zero(type.lines.front()))
-        for (Step& step : type.steps) ++(step.low.*dim), ++(step.high.*dim);
+        for (Step& step : type.steps) {
+          ++(step.low.*dim);
+          if (step.high.d >= 0) ++(step.high.*dim);
+        }
       for (Line& line : type.lines)
         if (below_zero(line)) line.*phase -= size;
       for (const Step& step : type.steps) moved.reach.*dim = std::max(moved.reach.*dim, step.low.*dim);
