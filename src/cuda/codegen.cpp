@@ -64,9 +64,9 @@ std::string config_text(const GemmConfig& c) {
       << "    .types = " << c.types << ", .channel_blocks = " << c.channel_blocks
       << ", .channels_per_block = " << c.channels_per_block << ", .x_phases = " << c.x_phases << ",\n"
       << "    .phase_major = " << text(c.phase_major) << ", .width_phases = " << c.width_phases
-      << ", .width_slots = " << c.width_slots << ", .line_phases = " << c.line_phases << ", .run_phases = " << c.run_phases
-      << ", .stage_group_tiles = " << c.stage_group_tiles << ", .stage_group_lines = " << c.stage_group_lines
-      << ", .masked = " << text(c.masked) << ",\n"
+      << ", .width_slots = " << c.width_slots << ", .line_phases = " << c.line_phases
+      << ", .run_phases = " << c.run_phases << ", .stage_group_tiles = " << c.stage_group_tiles
+      << ", .stage_group_lines = " << c.stage_group_lines << ", .masked = " << text(c.masked) << ",\n"
       << "    .box = " << text(c.box) << ", .warps_m = " << c.warps_m << ", .warps_n = " << c.warps_n
       << ", .tiles_m = " << c.tiles_m << ", .tiles_n = " << c.tiles_n << ",\n"
       << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab
@@ -80,12 +80,12 @@ std::string config_text(const GemmConfig& c) {
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
       << ", .product_rows = " << c.product_rows << ", .whole_rows = " << text(c.whole_rows)
-      << ", .run_rows = " << c.run_rows
-      << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders
-      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
-      << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once) << ", .shared_halo = " << text(c.shared_halo)
-      << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
-      << ", .depth_splits = " << c.depth_splits << "};\n";
+      << ", .run_rows = " << c.run_rows << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts
+      << ", .loaders = " << c.loaders << ", .fill_buffers = " << c.fill_buffers
+      << ", .panel_flat = " << text(c.panel_flat) << ",\n"
+      << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once)
+      << ", .shared_halo = " << text(c.shared_halo) << ", .in_turns = " << text(c.in_turns)
+      << ", .fills = " << text(c.fills) << ", .depth_splits = " << c.depth_splits << "};\n";
   return out.str();
 }
 

@@ -44,9 +44,8 @@ ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, con
     if (tiles.empty()) continue;
     const device::Math math = packing.plan.math;
     const Preferences preferred = preferences();
-    const bool last_choice =
-        (device::element_bytes(math) == 4 && !device::scales(math) && preferred.halves) ||
-        (preferred.panels && !is_preferred(*preferred.panels, tiles.front().config));
+    const bool last_choice = (device::element_bytes(math) == 4 && !device::scales(math) && preferred.halves) ||
+                             (preferred.panels && !is_preferred(*preferred.panels, tiles.front().config));
     const double cycles = tiles.front().cycles * (last_choice ? 1e6 : 1);
     if (result.packing && result.tile.cycles <= cycles) continue;
     result = {&packing, {tiles.front().config, cycles}};

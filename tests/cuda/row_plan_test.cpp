@@ -260,8 +260,8 @@ TEST(RowPlan, FromFirstOutput) {
   EXPECT_GT(moved_plans, 50);
 }
 
-/// Lines of all phases along the height that have taps, side by side: every tap of every channel is at one step of one
-/// row, and every line is there once.
+/// Lines of all phases along the height that have taps, side by side: every tap of every channel is at one step of
+/// one row, and every line is there once.
 TEST(RowPlan, WholeRowsHaveThePhasesAlongTheHeightTogether) {
   std::mt19937 rng(17);
   int plans = 0, with_gaps = 0;
@@ -311,7 +311,8 @@ TEST(RowPlan, WholeRowsHaveThePhasesAlongTheHeightTogether) {
 /// Where lines of all phases along the height take no more products than apart, the plan of every tile has them
 /// together.
 TEST(RowPlan, LinesAreTogetherWhereThatTakesNoMoreProducts) {
-  const auto line_phases = [](std::int64_t in, std::int64_t out, Extents kernel, Extents stride, bool whole = false) {
+  const auto line_phases = [](std::int64_t in, std::int64_t out, Extents kernel, Extents stride,
+                              bool whole = false) {
     Geometry g;
     g.group_in = in, g.group_out = out, g.kernel = kernel, g.stride = stride;
     RowPlan plan;
@@ -322,11 +323,12 @@ TEST(RowPlan, LinesAreTogetherWhereThatTakesNoMoreProducts) {
   };
   EXPECT_EQ(line_phases(64, 64, {1, 2, 2}, {1, 2, 2}), 2);
   EXPECT_EQ(line_phases(64, 64, {1, 4, 4}, {1, 2, 2}), 2);
-  EXPECT_EQ(line_phases(8, 8, {3, 5, 7}, {2, 2, 2}), 2);   // all phases share a block
+  EXPECT_EQ(line_phases(8, 8, {3, 5, 7}, {2, 2, 2}), 2);    // all phases share a block
   EXPECT_EQ(line_phases(32, 32, {3, 3, 3}, {2, 2, 2}), 1);  // four products for three
   EXPECT_EQ(line_phases(32, 32, {3, 3, 3}, {2, 2, 2}, true), 2);
   EXPECT_EQ(line_phases(64, 64, {1, 2, 2}, {1, 2, 2}, true), 0);
-  EXPECT_EQ(line_phases(64, 64, {1, 3, 3}, {1, 3, 3}, true), 0);  // eight rows would not be whole lines of three phases
+  EXPECT_EQ(line_phases(64, 64, {1, 3, 3}, {1, 3, 3}, true),
+            0);  // eight rows would not be whole lines of three phases
 }
 
 /// A plan of positions of several inputs is the panel kernel's alone: it has a tile for every shape.
@@ -428,7 +430,8 @@ TEST(Tiles, RunsAreWholeRowsThatFollowOneAnother) {
   EXPECT_EQ(runs_of(1, {}, {.exported = true}), none);
 }
 
-/// Runs begin before the image where padding is no multiple of the stride; a plan of whole rows has no other tiles.
+/// Runs begin before the image where padding is no multiple of the stride; a plan of whole rows has no other
+/// tiles.
 TEST(Tiles, RunsOfAllPhasesAlongTheHeight) {
   Geometry g{};
   g.groups = 1, g.group_in = 32, g.group_out = 64;

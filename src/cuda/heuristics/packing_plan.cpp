@@ -41,7 +41,8 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   const auto add_whole_rows = [&](Math as) {
     const int per_word = device::channels_per_word(as), parts = device::weight_parts(as);
     if (options.exported || last || !plan_wide(as, std::max(1, options.inputs))) return;
-    if (auto whole = with_whole_rows(geometry, per_word, parts, rows); whole && suits_panels(geometry, per_word, *whole)) {
+    if (auto whole = with_whole_rows(geometry, per_word, parts, rows);
+        whole && suits_panels(geometry, per_word, *whole)) {
       rows = std::move(*whole);
       if (suits_warpgroups(geometry, as, rows)) add(true, as);
     }

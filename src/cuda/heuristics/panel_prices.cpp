@@ -73,6 +73,8 @@ constexpr double turn_latency = 4510;  // of the kernel that turns x, and from i
 constexpr double turn_read_rate = 152;
 constexpr double turned_rate = 11;
 constexpr double scaled_turned_rate = 6.55;
+constexpr double cache_bytes = 50e6;
+constexpr double turned_memory_rate = 13.8;
 // Times that, where threads load single words or single 16-bit elements, not pairs.
 constexpr double words_turned = 1.09;
 constexpr double halves_turned = 1.48;
@@ -92,7 +94,12 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
   const double slower = c.x_vector > 1 ? 1 : device::element_bytes(c) == 2 ? halves_turned : words_turned;
   const double written = turned / (device::scales(c.math) ? scaled_turned_rate : turned_rate);
-  return turn_latency + slower * (x / turn_read_rate + written) / limits.multiprocessors;
+  // Memory has what caches have no room for, and inputs of a halo are read again.
+  const double read =
+      turned * device::element_bytes(c) * device::channels_per_word(c) / (4 * device::weight_parts(c));
+  const double through_memory = (read + turned - cache_bytes) / turned_memory_rate;
+  const double cycles = std::max(slower * (x / turn_read_rate + written), through_memory);
+  return turn_latency + cycles / limits.multiprocessors;
 }
 
 }  // namespace
@@ -156,8 +163,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
-  const double passes =
-      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : device::member_runs(c));
+  const double passes = staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : device::member_runs(c));
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;

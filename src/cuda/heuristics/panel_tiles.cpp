@@ -125,8 +125,8 @@ int zeros_around(int first_position, int reach, int positions, int64_t input) {
 }
 
 /// Boxes of whole, short rows, whose products run over them and their halo.
-void add_flat(GemmConfig c, const Int3& positions, const Shape& shape,
-              const Joins& joins, std::vector<GemmConfig>& found) {
+void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joins& joins,
+              std::vector<GemmConfig>& found) {
   const int64_t batch = shape.batch;
   if (positions.w > 96) return;
   c.panel_flat = true, c.box.w = positions.w, c.window = 1, c.product_rows = 1;
@@ -183,8 +183,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     const auto price = [&] {
       for (const bool turns : {false, true}) {
         c.in_turns = turns;
-        // A tile without products would wait for a turn that it does not need, but where it is filled.
-        if (!turns || ((steps.types == c.types || c.fills) && device::allows_turns(c) && fits(c, limits)))
+        // A tile without products would wait for a turn that it does not need.
+        if (!turns || (steps.types == c.types && device::allows_turns(c) && fits(c, limits)))
           choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       }
       c.in_turns = false;
@@ -288,8 +288,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         add_flat(c, positions, shape, joins, boxes);
       }
   }
-  // Where boxes share inputs of a halo, x may be turned once for all of them, and a panel is more copies then. What is
-  // scaled has the scale of a panel.
+  // Where boxes share inputs of a halo, x may be turned once for all of them, and a panel is more copies then.
+  // What is scaled has the scale of a panel.
   const std::size_t count = boxes.size();
   for (std::size_t i = 0; i < count; ++i) {
     GemmConfig box = boxes[i];
@@ -298,13 +298,19 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     if (!box.turned || !shares || device::scales(box.math) || box.x_phases > 1 || box.images > 1 ||
         box.shared_halo != Int3{0, 0, 0})
       continue;
+    // What an image takes is counted in 31 bits.
+    const double inputs =
+        double(all.d * box.box.d + box.reach.d) * (all.h * box.box.h + box.reach.h) * device::x_extent(box).w;
+    if (inputs * box.group_in * device::element_bytes(box) * device::weight_parts(box) > most_turned_bytes)
+      continue;
     box.turned_once = true;
     boxes.push_back(box);
   }
   if (rows.whole_rows) std::erase_if(boxes, [](const GemmConfig& box) { return !box.whole_rows; });
-  // In 32 bits fills of single rows were no faster: stores that come faster than memory takes ragged rows are slower in
-  // the end.
-  for (GemmConfig& box : boxes) box.fills = box.fills || (steps.types < c.types && box.whole_rows && !box.panel_flat);
+  // In 32 bits fills of single rows were no faster: stores that come faster than memory takes ragged rows are
+  // slower in the end.
+  for (GemmConfig& box : boxes)
+    box.fills = box.fills || (steps.types < c.types && box.whole_rows && !box.panel_flat);
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;

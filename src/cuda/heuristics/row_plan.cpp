@@ -282,13 +282,13 @@ WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, i
   return result;
 }
 
-/// Whether lines of different phases along the height are neighbours; and in a plan for whole rows alone, which is the
-/// panel kernel's.
+/// Whether lines of different phases along the height are neighbours; and in a plan for whole rows alone, which is
+/// the panel kernel's.
 enum class Lines { apart, together, whole_rows };
 
 /// False also where lines together would not be whole in eight rows.
-bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows, int x_phases,
-                        Lines lines, RowPlan& plan) {
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+                        int x_phases, Lines lines, RowPlan& plan) {
   if (too_many_phases(g)) return false;
   plan = RowPlan{};
   plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows, plan.x_phases = x_phases;
@@ -324,9 +324,8 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
   // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
-  const bool panels =
-      x_phases > 1 || channel_rows || plan.whole_rows ||
-      (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
+  const bool panels = x_phases > 1 || channel_rows || plan.whole_rows ||
+                      (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
   const int rows_of_channel = plan.width_slots * plan.line_phases;
@@ -401,8 +400,8 @@ double products_per_input(const RowPlan& plan) {
 
 }  // namespace
 
-bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows, int x_phases,
-                        RowPlan& plan) {
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+                        int x_phases, RowPlan& plan) {
   const auto make = [&](Lines lines, RowPlan& as) {
     return make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, lines, as);
   };
@@ -423,8 +422,8 @@ std::optional<RowPlan> with_whole_rows(const Geometry& g, int channels_per_word,
       together.rows() > device::panel_rows)
     return std::nullopt;
   if (products_per_input(together) <= products_per_input(plan)) return together;
-  // More products are worth it where stores take long: of a position, in cycles, at the rate at which memory takes whole
-  // rows, and so many times that at which it takes ragged ones.
+  // More products are worth it where stores take long: of a position, in cycles, at the rate at which memory takes
+  // whole rows, and so many times that at which it takes ragged ones.
   constexpr double bytes_per_cycle = 18.5, ragged = 2.5;
   const double octets = std::ceil(double(g.group_in) / (8 * channels_per_word));
   const double products = products_per_input(together) * octets * (weight_parts > 1 ? 3 : 1) / 2;

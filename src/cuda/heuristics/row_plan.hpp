@@ -7,11 +7,11 @@
 // needs, and a mask per step says which row tiles need it, so no tile multiplies a tap it does not have.
 // Types whose phases have no taps have no steps: their blocks store the bias.
 //
-// Lines of a channel that differ in their phases along the height may be neighbours: their outputs are rows that follow
-// one another in memory. They take the steps that any of them needs. Where these are no more than they would be in
-// blocks of their own (kernel = stride, or few channels), a plan has them together; where they are, or some phases along
-// the height have no taps, that is another plan beside it (`whole_rows`), which serves tiles that store whole rows of
-// outputs, those of phases without taps with them.
+// Lines of a channel that differ in their phases along the height may be neighbours: their outputs are rows that
+// follow one another in memory. They take the steps that any of them needs. Where these are no more than they
+// would be in blocks of their own (kernel = stride, or few channels), a plan has them together; where they are, or
+// some phases along the height have no taps, that is another plan beside it (`whole_rows`), which serves tiles
+// that store whole rows of outputs, those of phases without taps with them.
 //
 // Where channels are few, a position is several inputs along the width (`x_phases`), and the rows of a line are
 // the outputs of all of them: to the store a layer of so many times the stride. Neighbouring inputs share most of
@@ -65,7 +65,7 @@ struct RowPlan {
   bool masked = false;
   int x_phases = 1;  // inputs of a position along the width
   int width_phases = 1;
-  int width_slots = 1;  // rows of a line: its phases, or more, so that eight rows are whole lines
+  int width_slots = 1;      // rows of a line: its phases, or more, so that eight rows are whole lines
   int line_phases = 1;      // phases along the height whose lines are neighbours: all that have taps, or 1
   int run_phases = 1;       // phases along the height whose outputs may be rows of one run: all, or 1
   bool whole_rows = false;  // it is for tiles that store whole rows alone

@@ -117,6 +117,7 @@ struct PanelGemm {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);
       if constexpr (C.fills) {
+        static_assert(!C.in_turns);
         if (Tables::steps(tile.type) == 0) {
           Store::fill(p, tile, outputs, Roles::part() * C.position_tiles);
           continue;

@@ -73,7 +73,6 @@ void count_families(const Case& c, const std::string& kernel, std::map<std::stri
   if (kernel.find("_shared") != std::string::npos) ++families["panel of shared zeros"];
   if (kernel.find("_turns") != std::string::npos) ++families["panel in turns"];
   if (kernel.find("_fills") != std::string::npos) ++families["panel that fills"];
-  if (kernel.find("_turns_fills") != std::string::npos) ++families["panel that fills in turns"];
   if (std::regex_search(kernel, std::regex("[x_][0-9]+(\\.[0-9]+){3}_")))
     ++families[family + " of several images"];
 }

@@ -77,7 +77,8 @@ TEST_F(Emulation, FilledTypes) {
   EXPECT_EQ(families["panel that fills"], int(std::size(layers)));
 }
 
-/// Layers of so few channels that a product takes two steps: of one slice, whole or not, with an odd number of steps.
+/// Layers of so few channels that a product takes two steps: of one slice, whole or not, with an odd number of
+/// steps.
 TEST_F(Emulation, PairsOfSteps) {
   struct Paired {
     int dims, in, out, groups;

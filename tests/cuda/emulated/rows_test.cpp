@@ -27,9 +27,6 @@ TEST_F(Emulation, JoinedRowsAndTurns) {
       {1, 32, 128, {700}, {3}, {1}, DType::f16, Precision::fp32, channels_first, "turns"},
       {2, 16, 48, {9, 66}, {3, 3}, {2, 2}, DType::f32, Precision::fp32, channels_first, "turns"},
       {2, 32, 64, {12, 70}, {3, 3}, {3, 3}, DType::bf16, Precision::fp32, channels_last, "turns"},
-      // Types without taps are filled meanwhile.
-      {3, 64, 32, {3, 7, 34}, {1, 3, 3}, {2, 1, 2}, DType::f16, Precision::fp32, channels_first, "turns"},
-      {2, 32, 64, {9, 40}, {1, 4}, {3, 2}, DType::bf16, Precision::fp32, channels_last, "turns"},
   };
   std::mt19937 rng(3);
   for (const Joined& joined : layers) {
@@ -40,8 +37,7 @@ TEST_F(Emulation, JoinedRowsAndTurns) {
   }
   print_families();
   EXPECT_GT(families["panel of joined rows"], 4);
-  EXPECT_GT(families["panel in turns"], 4);
-  EXPECT_GT(families["panel that fills in turns"], 1);
+  EXPECT_GT(families["panel in turns"], 2);
 }
 
 /// Layers that have several rows of outputs in one run: of even and odd length, with phases along the width, of
@@ -90,8 +86,8 @@ TEST_F(Emulation, RunsOfWholeRows) {
   EXPECT_GE(flat, 3);
 }
 
-/// Layers whose runs have the rows of all phases along the height: such as read other inputs than their neighbours, or
-/// none; and whose first row is before the image.
+/// Layers whose runs have the rows of all phases along the height: such as read other inputs than their
+/// neighbours, or none; and whose first row is before the image.
 TEST_F(Emulation, RunsOfAllPhases) {
   struct Phases {
     int dims, in, out;

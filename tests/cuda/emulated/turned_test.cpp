@@ -48,7 +48,8 @@ TEST_F(Emulation, TurnedPanels) {
   EXPECT_GE(families["panel of shared zeros"], 5);
 }
 
-/// Layers whose x is turned once for all boxes, along the height and the depth, in one box along the width or several.
+/// Layers whose x is turned once for all boxes, along the height and the depth, in one box along the width or
+/// several.
 TEST_F(Emulation, TurnedOnceForAllBoxes) {
   struct Turned {
     int dims, in, out;

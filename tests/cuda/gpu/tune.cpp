@@ -236,8 +236,8 @@ void print(const Candidate& candidate, const Mode& mode, const Time& time) {
       c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
       c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types, c.round_on_load,
       c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loaders, c.fill_buffers, c.team_blocks,
-      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms,
-      c.whole_rows ? c.run_rows : 0, c.run_phases, c.fills);
+      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.whole_rows ? c.run_rows : 0,
+      c.run_phases, c.fills);
   std::fflush(stdout);
 }
 

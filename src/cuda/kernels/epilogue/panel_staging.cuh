@@ -65,9 +65,9 @@ struct PanelStaging {
   /// The same of a lane whose first output goes to `first`, wherever lines begin: lanes of every other line write where
   /// those of the lines between them do not.
   __device__ static bool second_first(const Element* first) {
-    constexpr int apart = C.stride.w * int(sizeof(Element));
-    if constexpr (slots == 1 || slots >= 8 || apart < 4 || (apart & (apart - 1)) != 0) return second_first();
-    return (reinterpret_cast<u64>(first) / apart + u64(Lines::line_of_lane())) % 2 != 0;
+    constexpr bool alternate = sizeof(Element) == 4 && (C.stride.w == 2 || C.stride.w == 4) && slots == C.stride.w;
+    if constexpr (!alternate) return second_first();
+    return (reinterpret_cast<u64>(first) / (C.stride.w * sizeof(Element)) + u64(Lines::line_of_lane())) % 2 != 0;
   }
 
   /// A lane's sum of one of two neighbouring columns, or of the other one.

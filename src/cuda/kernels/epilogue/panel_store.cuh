@@ -38,11 +38,10 @@ struct PanelStore {
       const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
 #pragma unroll 1
       for (int i = 0; i < runs; ++i) {
-        const auto run =
-            C.panel_flat
-                ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
-                : line.of_product(p, tile, first_product + i / product_runs(C) * run_products(C),
-                                  i % product_runs(C) * C.run_rows);
+        const auto run = C.panel_flat
+                             ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
+                             : line.of_product(p, tile, first_product + i / product_runs(C) * run_products(C),
+                                               i % product_runs(C) * C.run_rows);
         Runs::store_runs(
             run, [&](int own) { return typename Runs::Filled(__shfl_sync(0xffffffff, bias, own * Runs::own_lanes)); });
       }

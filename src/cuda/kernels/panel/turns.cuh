@@ -1,5 +1,5 @@
 // Warpgroups that multiply one at a time. Side by side they would all multiply at half the speed, then all store,
-// and the tensor cores would wait. They have equally many tiles with products, or the first ones have one more.
+// and the tensor cores would wait. They have equally many tiles, or the first ones have one more.
 #pragma once
 
 #include "panel/shared.cuh"

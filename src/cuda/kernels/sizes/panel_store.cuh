@@ -61,9 +61,9 @@ constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.ru
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  const int residue = c.whole_rows && c.stride.w > 1                                       ? 32 / panel_pass_runs(c)
+  const int residue = c.whole_rows && c.stride.w > 1 && element_bytes(c) == 4         ? 32 / panel_pass_runs(c)
                       : element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w
-                                                                                       : 8;
+                                                                                      : 8;
   return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {
