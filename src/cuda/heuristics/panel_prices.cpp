@@ -73,8 +73,9 @@ constexpr double turn_latency = 4510;  // of the kernel that turns x, and from i
 constexpr double turn_read_rate = 152;
 constexpr double turned_rate = 11;
 constexpr double scaled_turned_rate = 6.55;
-constexpr double cache_bytes = 50e6;
+// The same of what goes through memory, read and written, and what caches hold of it.
 constexpr double turned_memory_rate = 13.8;
+constexpr double cache_bytes = 50e6;
 // Times that, where threads load single words or single 16-bit elements, not pairs.
 constexpr double words_turned = 1.09;
 constexpr double halves_turned = 1.48;

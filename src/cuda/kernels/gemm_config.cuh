@@ -63,11 +63,11 @@ struct GemmConfig {
   int panel_columns;
   int panel_stages;
   int product_rows;  // rows of the box that a product covers, and the halo between them
-  bool whole_rows;   // runs are whole rows of outputs, those of all phases along the height, and of several positions:
-  int run_rows;     // so many, of a product or where it is one row of positions of several; flat, of a slice of the box
-  int team_blocks;  // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
-  int box_parts;    // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
-  int loaders;      // warpgroups of a team that fill panels, 1 or 2
+  bool whole_rows;   // runs are whole rows of outputs, of all phases along the height and several rows of positions
+  int run_rows;      // so many: of a product, or of several that are one row each; of flat ones, of a slice of the box
+  int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
+  int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
+  int loaders;       // warpgroups of a team that fill panels, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied

@@ -66,6 +66,8 @@ TEST_F(Emulation, TurnedOnceForAllBoxes) {
       {3, 24, 64, {5, 9, 20}, {3, 2, 3}, {2, 1, 2}, DType::bf16, Precision::fp32, channels_first, 2, 2},
       {2, 40, 256, {9, 33}, {3, 4}, {1, 2}, DType::f32, Precision::fp32, channels_first, 1, 1},
       {2, 36, 256, {7, 250}, {2, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 1, 1},
+      // Pairs of steps.
+      {3, 8, 64, {5, 6, 34}, {3, 3, 3}, {2, 2, 2}, DType::f16, Precision::fp32, channels_first, 1, 1},
       {3, 16, 256, {7, 3, 34}, {3, 1, 3}, {1, 1, 1}, DType::f16, Precision::fp32, channels_last, 2, 1},
   };
   std::mt19937 rng(19);

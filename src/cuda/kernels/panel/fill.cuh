@@ -95,10 +95,14 @@ struct PanelFill {
     int first_layer = x_extent(C).d, end_layer = 0, first_row = x_extent(C).h, end_row = 0;
     __device__ void find(int type) {
       constexpr Int3 extent = x_extent(C);
-      for (int step = 0; step < Tables::steps(type); ++step) {
-        const int row = Tables::low_offset(Tables::first_entry(type) + step) / extent.w;
-        first_layer = min(first_layer, row / extent.h), end_layer = max(end_layer, row / extent.h + C.box.d);
-        first_row = min(first_row, row % extent.h), end_row = max(end_row, row % extent.h + C.box.h);
+      const auto take = [&](int offset) {
+        const int layer = offset / (extent.w * extent.h), row = offset / extent.w % extent.h;
+        first_layer = min(first_layer, layer), end_layer = max(end_layer, layer + C.box.d);
+        first_row = min(first_row, row), end_row = max(end_row, row + C.box.h);
+      };
+      for (int entry = Tables::first_entry(type); entry < Tables::first_entry(type) + Tables::steps(type); ++entry) {
+        take(Tables::low_offset(entry));
+        if constexpr (C.chunk_words < 8) take(Tables::high_offset(entry));  // pairs
       }
     }
   };
