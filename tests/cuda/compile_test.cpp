@@ -212,6 +212,48 @@ TEST_F(CompileHopper, TurnedX) {
     }
 }
 
+/// Tiles that store whole rows of all phases along the height, some of which have no taps; x turned once for all
+/// boxes; and pairs of steps.
+TEST_F(CompileHopper, WholeRowsAndPairs) {
+  const auto layer_of = [](std::int64_t in, std::int64_t out, Extents kernel, Extents dilation) {
+    Layer layer;
+    layer.dims = 3, layer.in_channels = in, layer.out_channels = out, layer.kernel = kernel;
+    layer.stride = {2, 2, 2}, layer.padding = {1, 1, 1}, layer.dilation = dilation;
+    return layer;
+  };
+  struct Wanted {
+    Layer layer;
+    bool whole, once, paired;
+  };
+  const Wanted layers[] = {{layer_of(32, 32, {3, 3, 3}, {1, 1, 1}), true, false, false},
+                           {layer_of(32, 32, {3, 3, 3}, {1, 1, 1}), true, true, false},
+                           {layer_of(32, 64, {3, 3, 3}, {2, 2, 2}), true, false, false},
+                           {layer_of(8, 32, {3, 5, 5}, {1, 1, 1}), false, false, true}};
+  for (const Wanted& wanted : layers)
+    for (const Math math : {Math::tf32, Math::f16}) {
+      const int per_word = device::channels_per_word(math);
+      if (wanted.paired && per_word == 1) continue;
+      const Geometry g = geometry_of(wanted.layer);
+      RowPlan rows;
+      ASSERT_TRUE(make_wide_row_plan(g, per_word, 1, false, 1, rows));
+      if (wanted.whole) rows = with_whole_rows(g, per_word, 1, rows).value();
+      EXPECT_EQ(rows.paired, wanted.paired);
+      const Shape shape = shape_of(wanted.layer, 4, {32, 64, 64});
+      Access access;
+      access.x_vector = 2;
+      const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
+      const auto found = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+        return choice.config.whole_rows >= wanted.whole && choice.config.turned_once == wanted.once;
+      });
+      ASSERT_NE(found, choices.end());
+      const CompiledCode code = nvrtc_compile(warpgroup_source(found->config, rows), "sm_90a");
+      // Addresses may wait in memory while a tile is stored.
+      EXPECT_LE(spilled_bytes(code.log), 1024) << "math " << int(math);
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+      EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), "sm_90a"));
+    }
+}
+
 TEST_F(CompileErrors, CarryTheLog) {
   try {
     nvrtc_compile("__global__ void f() { undeclared(); }", "sm_90a");
