@@ -65,8 +65,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .channels_per_block = " << c.channels_per_block << ", .x_phases = " << c.x_phases << ",\n"
       << "    .phase_major = " << text(c.phase_major) << ", .width_phases = " << c.width_phases
       << ", .width_slots = " << c.width_slots << ", .line_phases = " << c.line_phases
-      << ", .stage_group_tiles = " << c.stage_group_tiles << ", .stage_group_lines = " << c.stage_group_lines
-      << ", .masked = " << text(c.masked) << ",\n"
+      << ", .run_phases = " << c.run_phases << ", .stage_group_tiles = " << c.stage_group_tiles
+      << ", .stage_group_lines = " << c.stage_group_lines << ", .masked = " << text(c.masked) << ",\n"
       << "    .box = " << text(c.box) << ", .warps_m = " << c.warps_m << ", .warps_n = " << c.warps_n
       << ", .tiles_m = " << c.tiles_m << ", .tiles_n = " << c.tiles_n << ",\n"
       << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab
@@ -79,11 +79,13 @@ std::string config_text(const GemmConfig& c) {
       << ", .round_on_load = " << text(c.round_on_load) << ", .y_channels = " << c.y_channels
       << ", .channel_rows = " << text(c.channel_rows) << ",\n"
       << "    .panel_columns = " << c.panel_columns << ", .panel_stages = " << c.panel_stages
-      << ", .product_rows = " << c.product_rows << ", .run_rows = " << c.run_rows
-      << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts << ", .loaders = " << c.loaders
-      << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
-      << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
-      << ", .mapped = " << text(c.mapped) << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
+      << ", .product_rows = " << c.product_rows << ", .whole_rows = " << text(c.whole_rows)
+      << ", .run_rows = " << c.run_rows << ", .team_blocks = " << c.team_blocks << ", .box_parts = " << c.box_parts
+      << ", .loaders = " << c.loaders << ", .fill_buffers = " << c.fill_buffers
+      << ", .panel_flat = " << text(c.panel_flat) << ",\n"
+      << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once)
+      << ", .shared_halo = " << text(c.shared_halo) << ", .mapped = " << text(c.mapped)
+      << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
       << ", .depth_splits = " << c.depth_splits << ", .march = " << c.march << "};\n";
   return out.str();
 }
@@ -200,7 +202,9 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
   out << types_text(rows, geometry_in(c), c);
   array(out, table(c, "int first_step"), all.first, number);
   array(out, table(c, "int low_offsets"), all.steps, [](const Step& s) { return offset_text(s.low); });
-  array(out, table(c, "int high_offsets"), all.steps, [](const Step& s) { return offset_text(s.high); });
+  // What is no step of a pair has weights of zeros: panels are read where the other one does.
+  array(out, table(c, "int high_offsets"), all.steps,
+        [&](const Step& s) { return offset_text(c.panel_columns && s.high.d < 0 ? s.low : s.high); });
   array(out, table(c, "u32 step_masks"), all.steps, [](const Step& s) { return std::to_string(s.mask) + "u"; });
   std::vector<std::uint32_t> lines;
   for (const BlockType& type : rows.types)

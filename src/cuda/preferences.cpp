@@ -12,13 +12,14 @@ struct NamedPanels {
   PreferredPanels panels;
 };
 constexpr NamedPanels named_panels[] = {
-    {"turned", {.turned = true}},                    // x that is turned before
-    {"mapped", {.mapped = true}},                    // x that is copied as it lies
-    {"split", {.turned = true, .depth_splits = 2}},  // tiles that share sums
-    {"turns", {.in_turns = true}},                   // warpgroups that multiply in turns
-    {"joined", {.product_rows = 2}},                 // products that cover several rows
-    {"runs", {.run_rows = 2}},                       // several rows of outputs in one run
-    {"loaders", {.loaders = 2}},                     // two warpgroups that fill panels
+    {"turned", {.turned = true}},                     // x that is turned before
+    {"once", {.turned = true, .turned_once = true}},  // and once for all boxes
+    {"mapped", {.mapped = true}},                     // x that is copied as it lies
+    {"split", {.turned = true, .depth_splits = 2}},   // tiles that share sums
+    {"turns", {.in_turns = true}},                    // warpgroups that multiply in turns
+    {"joined", {.product_rows = 2}},                  // products that cover several rows
+    {"runs", {.whole_rows = true}},                   // several rows of outputs in one run
+    {"loaders", {.loaders = 2}},                      // two warpgroups that fill panels
 };
 
 PreferredPanels panels_named(const char* wanted) {
@@ -42,14 +43,17 @@ Preferences preferences() {
   return result;
 }
 
+bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c) {
+  return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
+         c.turned_once >= preferred.turned_once && c.in_turns >= preferred.in_turns &&
+         c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
+         c.whole_rows >= preferred.whole_rows && c.loaders >= preferred.loaders;
+}
+
 void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices) {
   for (const int members : {1, preferred.members})
     std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-      const device::GemmConfig& c = choice.config;
-      return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
-             c.in_turns >= preferred.in_turns && c.depth_splits >= preferred.depth_splits &&
-             c.product_rows >= preferred.product_rows && c.run_rows >= preferred.run_rows &&
-             c.loaders >= preferred.loaders && device::members_of(c) >= members;
+      return is_preferred(preferred, choice.config) && device::members_of(choice.config) >= members;
     });
 }
 

@@ -23,8 +23,8 @@ namespace tconv::cuda {
 /// The least that a tile of the panel kernel must have to be preferred.
 struct PreferredPanels {
   bool turned = false, mapped = false;  // exactly so, not at least
-  bool in_turns = false;
-  int depth_splits = 1, product_rows = 1, run_rows = 1, loaders = 1;
+  bool turned_once = false, in_turns = false, whole_rows = false;
+  int depth_splits = 1, product_rows = 1, loaders = 1;
   int members = 1;  // where any has so many
 };
 
@@ -36,6 +36,9 @@ struct Preferences {
 
 /// As the environment is now.
 Preferences preferences();
+
+/// Whether a tile is, but for its members.
+bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& config);
 
 /// Moves the tiles that are preferred to the front; the order is otherwise as it was.
 void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices);

@@ -65,7 +65,9 @@ ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, con
     const auto tiles = choices(packing.plan, shape, access, workspace);
     if (tiles.empty()) continue;
     const device::Math math = packing.plan.math;
-    const bool last_choice = device::element_bytes(math) == 4 && !device::scales(math) && preferences().halves;
+    const Preferences preferred = preferences();
+    const bool last_choice = (device::element_bytes(math) == 4 && !device::scales(math) && preferred.halves) ||
+                             (preferred.panels && !is_preferred(*preferred.panels, tiles.front().config));
     const double cycles = tiles.front().cycles * (last_choice ? 1e6 : 1) * march_share(packing.plan);
     if (result.packing && result.tile.cycles <= cycles) continue;
     result = {&packing, {tiles.front().config, cycles}};

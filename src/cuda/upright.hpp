@@ -1,5 +1,5 @@
-// Layers of two dimensions as the march kernel sees them: their height is the depth of a layer whose height is 1, for
-// it is along the depth that it marches.
+// Layers of two dimensions as the march kernel sees them: their height is the depth of a layer whose height is 1,
+// for it is along the depth that it marches.
 #pragma once
 
 #include "cuda/kernels/launch_params.cuh"

@@ -43,6 +43,19 @@ int tap_of(int shift, int phase, std::int64_t stride, std::int64_t dilation, std
   return target % dilation == 0 && target / dilation < kernel ? int(target / dilation) : -1;
 }
 
+/// The shifts of a plan's step, two where steps are paired.
+std::vector<Int3> shifts_of(const RowPlan& plan, const Step& step) {
+  std::vector<Int3> shifts{step.low};
+  if (plan.paired && step.high.d >= 0) shifts.push_back(step.high);
+  return shifts;
+}
+std::vector<Int3> shifts_of(const RowPlan& plan, const BlockType& type) {
+  std::vector<Int3> shifts;
+  for (const Step& step : type.steps)
+    for (const Int3& shift : shifts_of(plan, step)) shifts.push_back(shift);
+  return shifts;
+}
+
 TEST(RowPlan, HoldsEveryTapOnceAndNothingElse) {
   std::mt19937 rng(7);
   for (int round = 0; round < 300; ++round) {
@@ -60,9 +73,7 @@ TEST(RowPlan, HoldsEveryTapOnceAndNothingElse) {
           const int channel = block * plan.channels_per_block + row.channel;
           if (channel >= g.group_out) continue;
           for (const Step& step : type.steps) {
-            std::vector<Int3> shifts{step.low};
-            if (plan.paired && step.high.d >= 0) shifts.push_back(step.high);
-            for (const Int3& s : shifts) {
+            for (const Int3& s : shifts_of(plan, step)) {
               const int kd = tap_of(s.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
               const int kh = tap_of(s.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
               const int kw = tap_of(s.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
@@ -171,15 +182,15 @@ TEST(RowPlan, PositionsOfSeveralInputsTakeEveryTapOfEveryOutputOnce) {
     std::map<std::tuple<Key, int, int>, int> seen;  // channel and tap, output, input
     for (const BlockType& type : plan.types)
       for (const Row& row : type.rows)
-        for (const Step& step : type.steps) {
-          const int kd = tap_of(step.low.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
-          const int kh = tap_of(step.low.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
-          EXPECT_LE(step.low.w, plan.reach.w * inputs);
-          EXPECT_GT(step.low.w, -inputs);
+        for (const Int3& shift : shifts_of(plan, type)) {
+          const int kd = tap_of(shift.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+          const int kh = tap_of(shift.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+          EXPECT_LE(shift.w, plan.reach.w * inputs);
+          EXPECT_GT(shift.w, -inputs);
           if (row.channel < 0 || kd < 0 || kh < 0) continue;
           for (int position = -3; position < 12; ++position) {
             const int output = position * stride * inputs + row.phase.w - padding;
-            const int input = position * inputs - step.low.w;
+            const int input = position * inputs - shift.w;
             const std::int64_t rest = output + padding - std::int64_t(input) * stride;
             if (rest < 0 || rest % g.dilation[2] != 0 || rest / g.dilation[2] >= g.kernel[2]) continue;
             const Key tap{row.channel, kd, kh, int(rest / g.dilation[2])};
@@ -192,6 +203,28 @@ TEST(RowPlan, PositionsOfSeveralInputsTakeEveryTapOfEveryOutputOnce) {
       for (int k = 0; k < g.kernel[2]; ++k) wanted += (output + padding - k * int(g.dilation[2])) % stride == 0;
     EXPECT_EQ(std::int64_t(seen.size()), wanted * plan.channels_per_block * g.kernel[0] * g.kernel[1]);
   }
+}
+
+/// Of a pair, the second shift reads a position behind that of the first.
+TEST(RowPlan, PairsOfStepsAreInTheOrderOfPositions) {
+  std::mt19937 rng(23);
+  int pairs = 0;
+  for (int round = 0; round < 200; ++round) {
+    Geometry g = random_geometry(rng);
+    g.group_in = 1 + std::int64_t(rng() % 8);
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 2, 1, round % 2, 1, plan)) continue;
+    EXPECT_TRUE(plan.paired);
+    GemmConfig c = layer_config(g, device::Math::f16, plan);
+    c.panel_columns = 8, c.box = {1, 3, 16}, c.x_vector = 1;
+    for (const BlockType& type : plan.types)
+      for (const Step& step : type.steps) {
+        if (step.high.d < 0) continue;
+        ++pairs;
+        EXPECT_GT(device::step_offset(c, step.high), device::step_offset(c, step.low));
+      }
+  }
+  EXPECT_GT(pairs, 200);
 }
 
 /// Where few rows would leave most of a product idle, and neighbouring inputs share enough of their steps.
@@ -269,6 +302,77 @@ TEST(RowPlan, FromFirstOutput) {
     }
   }
   EXPECT_GT(moved_plans, 50);
+}
+
+/// Lines of all phases along the height that have taps, side by side: every tap of every channel is at one step of
+/// one row, and every line is there once.
+TEST(RowPlan, WholeRowsHaveThePhasesAlongTheHeightTogether) {
+  std::mt19937 rng(17);
+  int plans = 0, with_gaps = 0;
+  for (int round = 0; round < 600; ++round) {
+    const Geometry g = random_geometry(rng);
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 1 + round % 2, 1, false, 1, plan)) continue;
+    const auto whole = with_whole_rows(g, 1 + round % 2, 1, plan);
+    if (!whole) continue;
+    EXPECT_FALSE(plan.whole_rows);
+    EXPECT_TRUE(whole->whole_rows);
+    EXPECT_EQ(whole->run_phases, g.stride[1]);
+    EXPECT_EQ(8 % (whole->line_phases * whole->width_slots), 0);
+    EXPECT_LE(whole->rows(), device::panel_rows);
+    ++plans, with_gaps += whole->line_phases < whole->run_phases;
+    std::map<Key, int> taps;
+    std::map<std::tuple<int, int, int>, int> lines;
+    for (const BlockType& type : whole->types) {
+      for (std::size_t l = 0; l < type.lines.size(); ++l) {
+        const Line& line = type.lines[l];
+        if (line.channel < 0) continue;
+        ++lines[{line.channel, line.phase_d, line.phase_h}];
+        if (l % std::size_t(whole->line_phases) == 0) {
+          EXPECT_EQ(line.phase_h, 0);  // the first row of a run
+        } else {
+          EXPECT_EQ(line.channel, type.lines[l - 1].channel);
+          EXPECT_GT(line.phase_h, type.lines[l - 1].phase_h);
+        }
+      }
+      for (const Row& row : type.rows)
+        for (const Int3& shift : shifts_of(*whole, type)) {
+          const int kd = tap_of(shift.d, row.phase.d, g.stride[0], g.dilation[0], g.kernel[0]);
+          const int kh = tap_of(shift.h, row.phase.h, g.stride[1], g.dilation[1], g.kernel[1]);
+          const int kw = tap_of(shift.w, row.phase.w, g.stride[2], g.dilation[2], g.kernel[2]);
+          if (row.channel >= 0 && kd >= 0 && kh >= 0 && kw >= 0) ++taps[{row.channel, kd, kh, kw}];
+        }
+    }
+    EXPECT_EQ(std::int64_t(taps.size()), whole->channels_per_block * g.taps());
+    for (const auto& [tap, times] : taps) EXPECT_EQ(times, 1);
+    EXPECT_EQ(std::int64_t(lines.size()), whole->channels_per_block * g.stride[0] * whole->line_phases);
+    for (const auto& [line, times] : lines) EXPECT_EQ(times, 1);
+  }
+  EXPECT_GT(plans, 50);
+  EXPECT_GT(with_gaps, 20);
+}
+
+/// Where lines of all phases along the height take no more products than apart, the plan of every tile has them
+/// together.
+TEST(RowPlan, LinesAreTogetherWhereThatTakesNoMoreProducts) {
+  const auto line_phases = [](std::int64_t in, std::int64_t out, Extents kernel, Extents stride,
+                              bool whole = false) {
+    Geometry g;
+    g.group_in = in, g.group_out = out, g.kernel = kernel, g.stride = stride;
+    RowPlan plan;
+    EXPECT_TRUE(make_wide_row_plan(g, 1, 1, false, 1, plan));
+    if (!whole) return plan.line_phases;
+    const auto rows = with_whole_rows(g, 1, 1, plan);
+    return rows ? rows->line_phases : 0;
+  };
+  EXPECT_EQ(line_phases(64, 64, {1, 2, 2}, {1, 2, 2}), 2);
+  EXPECT_EQ(line_phases(64, 64, {1, 4, 4}, {1, 2, 2}), 2);
+  EXPECT_EQ(line_phases(8, 8, {3, 5, 7}, {2, 2, 2}), 2);    // all phases share a block
+  EXPECT_EQ(line_phases(32, 32, {3, 3, 3}, {2, 2, 2}), 1);  // four products for three
+  EXPECT_EQ(line_phases(32, 32, {3, 3, 3}, {2, 2, 2}, true), 2);
+  EXPECT_EQ(line_phases(64, 64, {1, 2, 2}, {1, 2, 2}, true), 0);
+  EXPECT_EQ(line_phases(64, 64, {1, 3, 3}, {1, 3, 3}, true),
+            0);  // eight rows would not be whole lines of three phases
 }
 
 /// A plan of positions of several inputs is the panel kernel's alone: it has a tile for every shape.
@@ -395,9 +499,9 @@ TEST(Tiles, RunsAreWholeRowsThatFollowOneAnother) {
     int joined = 0, flat = 0;
     for (const TileChoice& choice : price_warpgroup_tiles(layer, device::Math::f16, plan, shape, access, limits)) {
       const auto& c = choice.config;
-      if (c.run_rows == 1) continue;
+      if (!c.whole_rows) continue;
       EXPECT_GE(c.box.w, 45);
-      EXPECT_LE(c.run_rows, c.panel_flat ? c.box.h : c.product_rows);
+      EXPECT_LE(c.run_rows, c.panel_flat ? c.box.h : std::max(c.product_rows, c.position_tiles));
       ++(c.panel_flat ? flat : joined);
     }
     return std::pair{joined > 0, flat > 0};
@@ -451,6 +555,29 @@ TEST(Tiles, MapsServeWhereNoTapReadsANeighbour) {
   EXPECT_GT(mapped(other, Math::f16, 16, 24, access, {}), 0);
   other.padding[1] = 2;
   EXPECT_EQ(mapped(other, Math::f16, 16, 24, access, {}), 0);
+}
+
+/// Runs begin before the image where padding is no multiple of the stride; a plan of whole rows has no other
+/// tiles.
+TEST(Tiles, RunsOfAllPhasesAlongTheHeight) {
+  Geometry g{};
+  g.groups = 1, g.group_in = 32, g.group_out = 64;
+  g.kernel = {1, 3, 3}, g.stride = {1, 2, 2}, g.padding = {0, 1, 1}, g.dilation = {1, 1, 1};
+  RowPlan plan;
+  ASSERT_TRUE(make_wide_row_plan(g, 2, 1, false, 1, plan));
+  const auto whole = with_whole_rows(g, 2, 1, plan);
+  ASSERT_TRUE(whole);
+  Shape shape;
+  shape.batch = 4, shape.input = {1, 20, 43}, shape.output = {1, 39, 85};
+  const auto runs_of = [&](const RowPlan& rows, const Access& access) {
+    std::set<bool> kinds;
+    for (const TileChoice& choice : price_warpgroup_tiles(g, device::Math::f16, rows, shape, access, {}))
+      kinds.insert(choice.config.whole_rows);
+    return kinds;
+  };
+  EXPECT_EQ(runs_of(plan, {}), std::set{false});
+  EXPECT_EQ(runs_of(*whole, {}), std::set{true});
+  EXPECT_EQ(runs_of(*whole, {.y_planes = false}), std::set<bool>{});
 }
 
 TEST(Tiles, EveryChoiceFitsTheDeviceAndCoversTheShape) {

@@ -22,8 +22,8 @@ Math math_of(const Layer& layer) {
 }
 
 /// For the kernels of warpgroups where they suit the layer, else for the general one; where it has few rows, also
-/// for positions of several inputs, which shapes of wide rows take; and numbers of 32 bits also as scaled fp16
-/// numbers.
+/// for positions of several inputs, which shapes of wide rows take; with the lines of all phases along the height
+/// together, which shapes of short or ragged rows take; and numbers of 32 bits also as scaled fp16 numbers.
 std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layout layout,
                                        const PackingOptions& options) {
   const bool last = layout == Layout::channels_last;
@@ -42,6 +42,15 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
     if (suits) add(true, as);
     return suits;
   };
+  const auto add_whole_rows = [&](Math as) {
+    const int per_word = device::channels_per_word(as), parts = device::weight_parts(as);
+    if (options.exported || last || !plan_wide(as, std::max(1, options.inputs))) return;
+    if (auto whole = with_whole_rows(geometry, per_word, parts, rows);
+        whole && suits_panels(geometry, per_word, *whole)) {
+      rows = std::move(*whole);
+      if (suits_warpgroups(geometry, as, rows)) add(true, as);
+    }
+  };
   const auto add_several_inputs = [&](Math as) {
     if (options.inputs == 0 && !options.exported && plan_wide(as, 0) && rows.x_phases > 1 &&
         suits_warpgroups(geometry, as, rows))
@@ -59,6 +68,7 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   const bool scales = options.warpgroups && device::element_bytes(math) == 4 && options.scaled.value_or(true);
   const Math scaled = math == Math::fp32 ? Math::halves : Math::half;
   if (scales && options.scaled && add_wide(scaled)) {
+    add_whole_rows(scaled);
     add_march(scaled);
     return plans;
   }
@@ -69,10 +79,12 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
       add(true, math);
   }
   if (plans.empty() || !options.warpgroups) return plans;
+  add_whole_rows(math);
   add_several_inputs(math);
   add_march(math);
   if (!scales || options.scaled) return plans;
   add_wide(scaled);
+  add_whole_rows(scaled);
   add_several_inputs(scaled);
   add_march(scaled);
   return plans;

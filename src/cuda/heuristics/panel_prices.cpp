@@ -74,6 +74,9 @@ constexpr double turn_latency = 4510;  // of the kernel that turns x, and from i
 constexpr double turn_read_rate = 152;
 constexpr double turned_rate = 11;
 constexpr double scaled_turned_rate = 6.55;
+// The same of what goes through memory, read and written, and what caches hold of it.
+constexpr double turned_memory_rate = 13.8;
+constexpr double cache_bytes = 50e6;
 // Times that, where threads load single words or single 16-bit elements, not pairs.
 constexpr double words_turned = 1.09;
 constexpr double halves_turned = 1.48;
@@ -94,7 +97,12 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
   const double slower = c.x_vector > 1 ? 1 : device::element_bytes(c) == 2 ? halves_turned : words_turned;
   const double written = turned / (device::scales(c.math) ? scaled_turned_rate : turned_rate);
-  return turn_latency + slower * (x / turn_read_rate + written) / limits.multiprocessors;
+  // Memory has what caches have no room for, and inputs of a halo are read again.
+  const double read =
+      turned * device::element_bytes(c) * device::channels_per_word(c) / (4 * device::weight_parts(c));
+  const double through_memory = (read + turned - cache_bytes) / turned_memory_rate;
+  const double cycles = std::max(slower * (x / turn_read_rate + written), through_memory);
+  return turn_latency + cycles / limits.multiprocessors;
 }
 
 }  // namespace
@@ -114,8 +122,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double chunks = ceil_div(device::chunks_of(c), c.depth_splits);  // of a tile
   const double octets = device::octets_of(c) * chunks / device::chunks_of(c), tiles = c.position_tiles;
   const double element = device::element_bytes(c), parts = device::weight_parts(c);
-  const double outputs =
-      double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_slots;  // of a member
+  const double outputs = double(c.rows) * device::box_positions(c) / c.box_parts * c.stride.w / c.width_slots *
+                         device::run_height(c) / device::run_lines(c);  // of a member
   const double members = device::members_of(c), team_blocks = c.team_blocks;
 
   // Sums over one set of types: products and stores of a member, what a team fills.
@@ -130,7 +138,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
   const double runs = types * lines / device::run_lines(c) *
-                      (c.panel_flat ? device::flat_runs_of_line(c) : c.position_tiles * device::product_runs(c));
+                      (c.panel_flat ? device::flat_runs_of_line(c) : device::member_runs(c));
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
@@ -145,7 +153,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
       device::copies_x(c) ? x_words * 4 * parts * weight_share : x_words * loaded * fill_share * under_way;
   const double l2 = team_blocks * weight_bytes * weight_share + members * stored + x_copied;
   const double memory = members * written + team_blocks * x_unique;
-  const double x_copies = c.mapped ? tiles * device::mapped_copies(c) : 1;  // of a panel
+  const double x_copies = c.mapped ? tiles * device::mapped_copies(c) : device::panel_copies(c);  // of a panel
   // Copies of weights and of panels, one after the other.
   const double copied =
       team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
@@ -159,12 +167,11 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
 
   // One team alone, for one tile.
   const double groups = steps.total * chunks / c.steps_per_slab;
-  const double passes =
-      staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : c.position_tiles * device::product_runs(c));
+  const double passes = staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : device::member_runs(c));
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
   const bool dense = device::x_extent(c).w == c.box.w && device::panel_run_stride(c) == c.box.w * c.stride.w;
-  const bool whole_planes = c.panel_flat && c.run_rows > 1 && boxes.h == 1;
+  const bool whole_planes = c.panel_flat && c.whole_rows && boxes.h == 1;
   const bool aligned = shape.output[2] * (whole_planes ? shape.output[1] : 1) % vector == 0;
   const double sums = staged_types * panel_positions(c) / 2.0;  // of a thread
   const double staged =

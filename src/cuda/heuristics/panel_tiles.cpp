@@ -44,8 +44,22 @@ bool fits(const GemmConfig& c, const DeviceLimits& limits) {
          device::panel_run_stride(c) < 1 << 16;
 }
 
+/// Whether whole rows of outputs of a box, which follow one another, may be one run.
+using Joins = std::function<bool(const GemmConfig&)>;
+
+/// A box with runs of whole rows, of `counts` rows of positions each, as far as that joins any.
+void add_runs(GemmConfig c, const std::set<int>& counts, const Joins& joins, std::vector<GemmConfig>& found) {
+  if (!joins(c)) return;
+  c.whole_rows = true;
+  for (const int rows : counts)
+    if (rows * c.run_phases > 1) {
+      c.run_rows = rows;
+      found.push_back(c);
+    }
+}
+
 /// Boxes whose rows are cut into products of equal width.
-void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& found) {
+void add_rows(GemmConfig c, const Int3& positions, const Joins& joins, std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1, c.product_rows = 1;
   const int widest = device::members_of(c) > 1 ? 256 : 192;
   for (const int tiles : {1, 2, 4})
@@ -67,15 +81,17 @@ void add_rows(GemmConfig c, const Int3& positions, std::vector<GemmConfig>& foun
           c.box.d = d, c.box.h = h;
           if (c.box_parts > 1 && device::panel_part_stride(c) < 0) continue;
           found.push_back(c);
+          // Long runs take shared memory.
+          std::set<int> run_rows{1};
+          for (int count = 2; count <= tiles && h % count == 0; count *= 2) run_rows.insert(count);
+          if (per_row == 1) add_runs(c, run_rows, joins, found);
         }
       }
     }
 }
 
 /// Boxes whose products cover several rows each: wider products read less of shared memory for what they multiply.
-/// `joins` says where whole rows of outputs may be one run.
-void add_joined_rows(GemmConfig c, const Int3& positions, const std::function<bool(const GemmConfig&)>& joins,
-                     std::vector<GemmConfig>& found) {
+void add_joined_rows(GemmConfig c, const Int3& positions, const Joins& joins, std::vector<GemmConfig>& found) {
   c.panel_flat = false, c.images = 1;
   const int widest = device::members_of(c) > 1 ? 256 : 192;
   const int alignment = c.mapped ? 1 : std::max(device::x_alignment(c), 2);
@@ -97,14 +113,8 @@ void add_joined_rows(GemmConfig c, const Int3& positions, const std::function<bo
           c.box.h = c.product_rows * high, c.box.d = products / high;
           if (c.box.d > positions.d || (high > 1 && c.box.h > positions.h + c.product_rows - 1)) continue;
           if (c.box_parts > 1 && device::panel_part_stride(c) < 0) continue;
-          // Long runs take shared memory.
-          std::set<int> run_rows{1};
-          if (joins(c)) run_rows.insert({c.product_rows, ceil_div(c.product_rows, 2)});
-          for (const int rows : run_rows) {
-            c.run_rows = rows;
-            found.push_back(c);
-          }
-          c.run_rows = 1;
+          found.push_back(c);
+          add_runs(c, {1, c.product_rows, ceil_div(c.product_rows, 2)}, joins, found);
         }
       }
     }
@@ -144,8 +154,8 @@ bool maps_box(const GemmConfig& c, const Int3& positions) {
 }
 
 /// Boxes of whole, short rows, whose products run over them and their halo.
-void add_flat(GemmConfig c, const Int3& positions, const Shape& shape,
-              const std::function<bool(const GemmConfig&)>& joins, std::vector<GemmConfig>& found) {
+void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joins& joins,
+              std::vector<GemmConfig>& found) {
   const int64_t batch = shape.batch;
   if (positions.w > 96) return;
   c.panel_flat = true, c.box.w = positions.w, c.window = 1, c.product_rows = 1;
@@ -170,9 +180,9 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape,
           device::copies_x(c) && !c.channel_rows && images * d == 1 && h > 1 && h <= most_product_rows;
       if (joined && panel_positions(c) >= least_joined && c.shared_halo == Int3{0, 0, 0}) continue;
       if (c.panel_columns < least_columns(c) || c.panel_columns > widest || panel_positions(c) > 256) continue;
-      c.run_rows = h > 1 && joins(c) ? h : 1;
-      found.push_back(c);
-      c.run_rows = 1;
+      const std::size_t before = found.size();
+      add_runs(c, {h}, joins, found);
+      if (found.size() == before) found.push_back(c);
     }
   };
   const auto sizes = [](int limit) {
@@ -271,7 +281,6 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   GemmConfig c = layer;
   c.round_on_load = false, c.window = 1, c.stage_rows = c.rows, c.stage_buffers = 1;
   c.x_stages = 0, c.loaders = c.fill_buffers = 1, c.product_rows = 1;
-  // In 32 bits fills were no faster: stores that come faster than memory takes ragged rows are slower in the end.
   c.fills = steps.types < c.types && device::element_bytes(c) == 2;
   if (!c.x_channels_last) c.x_vector = std::min(c.x_vector, 2);  // a thread loads one or two positions
   c.panel_columns = 8, c.images = 1;                             // so that sizes are those of this kernel
@@ -283,12 +292,12 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   if (loads) {
     for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;
-      add_rows(c, positions, boxes);
+      add_rows(c, positions, joins, boxes);
       add_joined_rows(c, positions, joins, boxes);
       add_flat(c, positions, shape, joins, boxes);
     }
     c.team_blocks = 1, c.box_parts = 2;
-    add_rows(c, positions, boxes);
+    add_rows(c, positions, joins, boxes);
     add_joined_rows(c, positions, joins, boxes);
     c.box_parts = 1;
   }
@@ -304,7 +313,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
         if (c.channel_blocks % c.team_blocks != 0) continue;
         if (c.x_vector == widest_load) {
-          add_rows(c, positions, boxes);
+          add_rows(c, positions, joins, boxes);
           add_joined_rows(c, positions, joins, boxes);
         }
         add_flat(c, positions, shape, joins, boxes);
@@ -315,13 +324,36 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     c.turned = false, c.mapped = true, c.x_channels_last = false, c.x_vector = 1;
     for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;
-      add_rows(c, positions, mapped);
+      add_rows(c, positions, joins, mapped);
       add_joined_rows(c, positions, joins, mapped);
       add_flat(c, positions, shape, joins, mapped);
     }
     std::ranges::copy_if(mapped, std::back_inserter(boxes),
                          [&](const GemmConfig& box) { return maps_box(box, positions); });
   }
+  // Where boxes share inputs of a halo, x may be turned once for all of them, and a panel is more copies then.
+  // What is scaled has the scale of a panel.
+  const std::size_t count = boxes.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    GemmConfig box = boxes[i];
+    const Int3 all = boxes_of(box, shape);
+    const bool shares = (all.d > 1 && box.reach.d > 0) || (all.h > 1 && box.reach.h > 0);
+    if (!box.turned || !shares || device::scales(box.math) || box.x_phases > 1 || box.images > 1 ||
+        box.shared_halo != Int3{0, 0, 0})
+      continue;
+    // What an image takes is counted in 31 bits.
+    const double inputs =
+        double(all.d * box.box.d + box.reach.d) * (all.h * box.box.h + box.reach.h) * device::x_extent(box).w;
+    if (inputs * box.group_in * device::element_bytes(box) * device::weight_parts(box) > most_turned_bytes)
+      continue;
+    box.turned_once = true;
+    boxes.push_back(box);
+  }
+  if (rows.whole_rows) std::erase_if(boxes, [](const GemmConfig& box) { return !box.whole_rows; });
+  // In 32 bits fills of single rows were no faster: stores that come faster than memory takes ragged rows are
+  // slower in the end.
+  for (GemmConfig& box : boxes)
+    box.fills = box.fills || (steps.types < c.types && box.whole_rows && !box.panel_flat);
   for (GemmConfig& box : boxes)
     for (const int window : {1, 32 / device::element_bytes(c)}) {
       box.window = window;
@@ -331,7 +363,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         continue;
       for (const int octets : {4, 2, 1}) {
         if (octets > 1 && device::octets_of(c) % octets != 0) continue;
-        box.chunk_words = 8 * octets;
+        box.chunk_words = rows.paired ? 4 : 8 * octets;
         with_weights(box);
       }
     }

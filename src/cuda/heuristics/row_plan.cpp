@@ -1,6 +1,7 @@
 #include "cuda/heuristics/row_plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -61,12 +62,17 @@ struct Shifts {
     };
     return {largest(d), largest(h), device::ceil_div(largest(w), x_phases)};
   }
-  /// The phases along the width that have taps.
-  std::vector<int> width_phases() const {
-    std::vector<int> phases;
-    for (std::size_t r = 0; r < w.size(); ++r)
-      if (!w[r].empty()) phases.push_back(int(r));
-    return phases;
+  /// The phases along the width that have taps; and those along the height.
+  std::vector<int> width_phases() const { return phases_with_taps(w); }
+  std::vector<int> height_phases() const { return phases_with_taps(h); }
+  bool same_along_height() const {
+    return std::all_of(h.begin(), h.end(), [&](const auto& of_phase) { return of_phase == h[0]; });
+  }
+  /// The shifts of any phase along the height.
+  std::vector<int> any_height() const {
+    std::set<int> all;
+    for (const auto& set : h) all.insert(set.begin(), set.end());
+    return {all.begin(), all.end()};
   }
   Pairs pairs() const {
     Pairs all;
@@ -83,6 +89,14 @@ struct Shifts {
     };
     return row.channel >= 0 && holds(d[std::size_t(row.phase.d)], shift.d) &&
            holds(h[std::size_t(row.phase.h)], shift.h) && holds(w[std::size_t(row.phase.w)], shift.w);
+  }
+
+ private:
+  static std::vector<int> phases_with_taps(const std::vector<std::vector<int>>& by_phase) {
+    std::vector<int> phases;
+    for (std::size_t r = 0; r < by_phase.size(); ++r)
+      if (!by_phase[r].empty()) phases.push_back(int(r));
+    return phases;
   }
 };
 
@@ -142,6 +156,10 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
       steps.back().mask |= mask_of(shift);
     }
   }
+  // The panel kernel counts positions from the one that the first shift of a pair reads to that of the second.
+  if (plan.tile_rows == 8)
+    for (Step& step : steps)
+      if (step.high.d >= 0) std::swap(step.low, step.high);
   return steps;
 }
 
@@ -264,10 +282,13 @@ WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, i
   return result;
 }
 
-}  // namespace
+/// Whether lines of different phases along the height are neighbours; and in a plan for whole rows alone, which is
+/// the panel kernel's.
+enum class Lines { apart, together, whole_rows };
 
+/// False also where lines together would not be whole in eight rows.
 bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
-                        int x_phases, RowPlan& plan) {
+                        int x_phases, Lines lines, RowPlan& plan) {
   if (too_many_phases(g)) return false;
   plan = RowPlan{};
   plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows, plan.x_phases = x_phases;
@@ -280,29 +301,31 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const bool pads = !channel_rows && (channels_per_word == 2 ? plan.width_phases <= 16
                                                              : plan.width_phases <= 8 && plan.width_phases != 5);
   while (pads && !device::are_whole_lines(plan.width_slots)) ++plan.width_slots;
-  auto [with_taps, without] = shifts.pairs();
-  if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
-  // Phases along the height that read the same inputs (kernel = stride) are neighbouring lines of a channel, as
-  // their rows are in memory; eight rows have all of them. The first one stands for them in pairs.
-  const bool alike =
-      std::all_of(shifts.h.begin(), shifts.h.end(), [&](const auto& h) { return h == shifts.h[0]; });
-  if (alike && !channel_rows && 8 % (plan.width_slots * g.stride[1]) == 0) {
-    plan.line_phases = int(g.stride[1]);
-    for (auto* pairs : {&with_taps, &without})
-      std::erase_if(*pairs, [](const PhasePair& pair) { return pair.h > 0; });
+  // Of lines that are together one phase along the height stands for all, in pairs and for steps.
+  std::vector<int> line_phases{0};
+  Shifts of_lines = shifts;
+  if (lines != Lines::apart) {
+    line_phases = shifts.height_phases(), plan.whole_rows = lines == Lines::whole_rows;
+    plan.line_phases = int(line_phases.size()), plan.run_phases = int(g.stride[1]);
+    if (8 % (plan.width_slots * plan.line_phases) != 0) return false;
+    of_lines.h = {shifts.any_height()};
   }
+  const auto [with_taps, without] = of_lines.pairs();
+  if (plan.width_phases == 0 || plan.width_phases > 128 || with_taps.empty()) return false;
+
+  plan.paired = g.group_in <= 4 * channels_per_word && x_phases == 1;
 
   // How many rows: many, so that positions are read from shared memory for as many products as can be; but
   // where weights cannot stay there, half as many rows leave registers for twice as many positions.
   constexpr int64_t resident_limit = 64 * 1024;
   const int64_t octets = (g.group_in + 8 * channels_per_word - 1) / (8 * channels_per_word);
   const auto [d, h] = with_taps.front();
-  const int64_t steps = int64_t(shifts.d[std::size_t(d)].size() * shifts.h[std::size_t(h)].size()) *
+  const int64_t steps = int64_t(of_lines.d[std::size_t(d)].size() * of_lines.h[std::size_t(h)].size()) *
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
   // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
-  const bool panels =
-      x_phases > 1 || channel_rows || (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
+  const bool panels = x_phases > 1 || channel_rows || plan.whole_rows ||
+                      (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 
   const int rows_of_channel = plan.width_slots * plan.line_phases;
@@ -319,11 +342,11 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   }
 
   int pairs_per_type = 1;
-  WideTypes best = divide(shifts, with_taps, 1, plan.channels_per_block * rows_of_channel, true);
+  WideTypes best = divide(of_lines, with_taps, 1, plan.channels_per_block * rows_of_channel, true);
   if (plan.channel_blocks == 1) {
     for (int size = 2; size <= int(with_taps.size()) && size * pair_rows <= most_rows; ++size)
       for (const bool same : {true, false}) {
-        WideTypes candidate = divide(shifts, with_taps, size, int(pair_rows), same);
+        WideTypes candidate = divide(of_lines, with_taps, size, int(pair_rows), same);
         if (candidate.cycles < best.cycles * 0.99) best = std::move(candidate), pairs_per_type = size;
       }
   }
@@ -335,7 +358,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
     BlockType type;
     for (const PhasePair& pair : pairs)
       for (int channel = 0; channel < plan.channels_per_block; ++channel)
-        for (int i = 0; i < plan.line_phases; ++i) type.lines.push_back({channel, pair.d, pair.h + i});
+        for (const int phase : line_phases) type.lines.push_back({channel, pair.d, pair.h + phase});
     type.rows.resize(std::size_t(plan.rows()));
     const int channels = plan.channels_per_block, slots = plan.width_slots;
     for (int i = 0; i < int(type.lines.size()) * slots; ++i) {
@@ -368,8 +391,6 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   return true;
 }
 
-namespace {
-
 /// Products of the panel kernel for each input along the width.
 double products_per_input(const RowPlan& plan) {
   double steps = 0;
@@ -379,18 +400,53 @@ double products_per_input(const RowPlan& plan) {
 
 }  // namespace
 
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+                        int x_phases, RowPlan& plan) {
+  const auto make = [&](Lines lines, RowPlan& as) {
+    return make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, lines, as);
+  };
+  if (!make(Lines::apart, plan)) return false;
+  RowPlan together;
+  if (g.stride[1] > 1 && !channel_rows && make(Lines::together, together) &&
+      together.line_phases == together.run_phases &&
+      (Shifts(g).same_along_height() || products_per_input(together) <= products_per_input(plan)))
+    plan = std::move(together);
+  return true;
+}
+
+std::optional<RowPlan> with_whole_rows(const Geometry& g, int channels_per_word, int weight_parts,
+                                       const RowPlan& plan) {
+  RowPlan together;
+  if (g.stride[1] == 1 || plan.channel_rows || plan.run_phases > 1 ||
+      !make_wide_row_plan(g, channels_per_word, weight_parts, false, plan.x_phases, Lines::whole_rows, together) ||
+      together.rows() > device::panel_rows)
+    return std::nullopt;
+  if (products_per_input(together) <= products_per_input(plan)) return together;
+  // More products are worth it where stores take long: of a position, in cycles, at the rate at which memory takes
+  // whole rows, and so many times that at which it takes ragged ones.
+  constexpr double bytes_per_cycle = 18.5, ragged = 2.5;
+  const double octets = std::ceil(double(g.group_in) / (8 * channels_per_word));
+  const double products = products_per_input(together) * octets * (weight_parts > 1 ? 3 : 1) / 2;
+  const double outputs = double(g.group_out * g.stride[0] * g.stride[1] * g.stride[2]);
+  if (products > ragged * outputs * 4 / bytes_per_cycle) return std::nullopt;
+  return together;
+}
+
 std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 padding) {
   RowPlan moved = plan;
   const auto move = [&](int Int3::*dim, int Line::*phase, int size, int behind) {
     const int residue = behind % size;
-    if (residue == 0) return;
+    if (residue == 0 || (dim == &Int3::h && moved.run_phases > 1)) return;
     const auto below_zero = [&](const Line& line) { return line.*phase >= residue; };
     for (const BlockType& type : moved.types)
       for (const Line& line : type.lines)
         if (!type.steps.empty() && line.channel >= 0 && below_zero(line) != below_zero(type.lines.front())) return;
     for (BlockType& type : moved.types) {
       if (!type.steps.empty() && below_zero(type.lines.front()))
-        for (Step& step : type.steps) ++(step.low.*dim), ++(step.high.*dim);
+        for (Step& step : type.steps) {
+          ++(step.low.*dim);
+          if (step.high.d >= 0) ++(step.high.*dim);
+        }
       for (Line& line : type.lines)
         if (below_zero(line)) line.*phase -= size;
       for (const Step& step : type.steps) moved.reach.*dim = std::max(moved.reach.*dim, step.low.*dim);

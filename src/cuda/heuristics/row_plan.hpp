@@ -5,9 +5,13 @@
 // height; all phases along the width) stay together, because the store interleaves them into one run of
 // output. A block type is a set of phase pairs (depth, height); its steps are the shifts any of its rows
 // needs, and a mask per step says which row tiles need it, so no tile multiplies a tap it does not have.
-// Types whose phases have no taps have no steps: their blocks store the bias. Where all phases along the height
-// read the same inputs (kernel = stride), the lines of a channel are neighbours: their outputs are rows that
-// follow one another.
+// Types whose phases have no taps have no steps: their blocks store the bias.
+//
+// Lines of a channel that differ in their phases along the height may be neighbours: their outputs are rows that
+// follow one another in memory. They take the steps that any of them needs. Where these are no more than they
+// would be in blocks of their own (kernel = stride, or few channels), a plan has them together; where they are, or
+// some phases along the height have no taps, that is another plan beside it (`whole_rows`), which serves tiles
+// that store whole rows of outputs, those of phases without taps with them.
 //
 // Where channels are few, a position is several inputs along the width (`x_phases`), and the rows of a line are
 // the outputs of all of them: to the store a layer of so many times the stride. Neighbouring inputs share most of
@@ -61,8 +65,10 @@ struct RowPlan {
   bool masked = false;
   int x_phases = 1;  // inputs of a position along the width
   int width_phases = 1;
-  int width_slots = 1;  // rows of a line: its phases, or more, so that eight rows are whole lines
-  int line_phases = 1;  // phases along the height whose lines are neighbours: all, where they read the same inputs
+  int width_slots = 1;      // rows of a line: its phases, or more, so that eight rows are whole lines
+  int line_phases = 1;      // phases along the height whose lines are neighbours: all that have taps, or 1
+  int run_phases = 1;       // phases along the height whose outputs may be rows of one run: all, or 1
+  bool whole_rows = false;  // it is for tiles that store whole rows alone
   int channels_per_block = 0, channel_blocks = 0;
   bool paired = false;        // at most four channel words: a step holds two shifts
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases
@@ -103,6 +109,11 @@ bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int wei
                         RowPlan& plan);
 bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
                         int x_phases, RowPlan& plan);
+
+/// The plan beside such a one, for outputs of channels first, that has the lines of all phases along the height
+/// together. None where that is no other plan, or takes more products than stores could gain.
+std::optional<RowPlan> with_whole_rows(const Geometry& geometry, int channels_per_word, int weight_parts,
+                                       const RowPlan& plan);
 
 /// Blocks for the march kernel: rows are (slot, channel), a slot for each tap along the depth, and steps are the
 /// shifts along height and width alone. False where the layer has another stride than 1, one tap along the depth,

@@ -107,13 +107,13 @@ std::vector<Box> boxes_for(int columns, const Int3& positions, int64_t batch) {
 
 /// Of an output, over the types of rows on average.
 double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
-  return double(g.group_in) / per_word * Steps(rows).total / double(rows.types.size());
+  return double(g.group_in) / per_word * Steps(rows).total * (rows.paired ? 2 : 1) / double(rows.types.size());
 }
 
 bool suits_halves(const Geometry& g, Math math, const RowPlan& rows) {
   // Of a sum of few products what operands lose that are split is more than what additions lose.
   const double fewest = math == Math::halves ? 96 : 16;
-  return suits_panels(g, channels_per_word(math), rows) && rows.rows() > 16 && g.group_in >= 16 &&
+  return suits_panels(g, channels_per_word(math), rows) && rows.rows() > 16 && g.group_in >= 8 &&
          words_summed(g, 1, rows) >= fewest;
 }
 
@@ -245,8 +245,8 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
   };
   for (const int tiles64 : {1, 2, 4}) {
-    // Only panels have the inputs of a position apart, and scales.
-    if (rows.x_phases > 1 || device::scales(math)) break;
+    // Only panels have the inputs of a position apart, scales, pairs of steps, and runs of several rows.
+    if (rows.x_phases > 1 || device::scales(math) || rows.paired || rows.whole_rows) break;
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

@@ -30,7 +30,8 @@ struct GemmConfig {
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
-  int line_phases;        // phases along the height whose lines are neighbours, 1 or all
+  int line_phases;        // phases along the height whose lines are neighbours: all that have taps, or 1
+  int run_phases;         // phases along the height whose outputs may be rows of one run: all, or 1
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -62,14 +63,15 @@ struct GemmConfig {
   int panel_columns;
   int panel_stages;
   int product_rows;  // rows of the box that a product covers, and the halo between them
-  int run_rows;      // of these, or where products are flat of a slice of the box, how many whole rows of outputs are
-                     // stored as one run; 1: each by itself
+  bool whole_rows;   // runs are whole rows of outputs, of all phases along the height and several rows of positions
+  int run_rows;      // so many: of a product, or of several that are one row each; of flat ones, of a slice of the box
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int loaders;       // warpgroups of a team that fill panels, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
+  bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time

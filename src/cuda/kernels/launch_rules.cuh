@@ -93,15 +93,20 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
              c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  const Int3 extent = x_extent(c);
+  const Int3 extent = turned_extent(c, p.boxes);
+  // What is turned together: the x tile of a box, or once for all boxes, what those of all of them read.
+  int inputs = x_inputs(c);
+  if (c.turned_once) t.boxes.d = 1, t.boxes.h = 1, inputs = volume(extent);
   t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
-  t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
-  t.tile_units = x_inputs(c) / t.unit;
+  t.images = c.images, t.tile_inputs = inputs, t.unit = c.x_vector;
+  t.tile_units = inputs / t.unit;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);
-  t.slices = panel_slices(c), t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.slices = panel_slices(c);
+  t.slice_stride = c.turned_once ? inputs : panel_slice_stride(c);
+  t.panel_stride = c.turned_once ? weight_parts(c) * t.slices * inputs : panel_bytes(c) / 16;
   t.scaled = scales(c.math), t.scale_place = panel_scale_place(c) / 16;
-  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
+  t.inputs = parts_of(p.batch, c.images) * volume(t.boxes) * inputs;
   // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
   constexpr int little = 256 * turn_threads;
   const bool few = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little &&
@@ -114,7 +119,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
 }
 /// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
 inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.inputs / x_inputs(c) * t.all_chunks.by * panel_bytes(c);
+  return t.inputs / t.tile_inputs.by * t.all_chunks.by * t.panel_stride * 16;
 }
 inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
   return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);

@@ -145,15 +145,17 @@ __device__ void pack_fragments(const PackParams& p) {
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
   ptx::begin_after_previous();
+  constexpr bool paired = C.chunk_words < 8;
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
   constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
   const int lane = lane_index();
   const i64 count = Piece::count<step_words, tiles>(p);
   for (u32 index = first_piece(); index < count; index += pieces_apart()) {
     const Piece at = Piece::decode<C, Tables, step_words, tiles>(p, index);
-    const Int3 shift = Tables::step_shift(at.type, at.step, false);
+    const Int3 low = Tables::step_shift(at.type, at.step, false);
+    const Int3 high = paired ? Tables::step_shift(at.type, at.step, true) : low;
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
-    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
+    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + (paired ? 0 : 4));
     // Of what is scaled a word is two numbers, not split yet.
     constexpr bool scaled = scales(C.math);
     u32 words[Piece::tiles][2][scaled ? 2 : 1];
@@ -161,16 +163,17 @@ __device__ void pack_rows(const PackParams& p) {
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
-      const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
+      const Filter lower = filter_of<C>(p, row, at.channel_block, low);
+      const Filter upper = paired ? filter_of<C>(p, row, at.channel_block, high) : lower;
       if constexpr (scaled) {
         const int channel = at.channel_block * C.channels_per_block + row.channel;
         const bool exists = row.channel >= 0 && channel < C.group_out;
         scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
 #pragma unroll
         for (int k = 0; k < 2; ++k)
-          words[i][0][k] = low_word.load_channel(p, filter, k), words[i][1][k] = high_word.load_channel(p, filter, k);
+          words[i][0][k] = low_word.load_channel(p, lower, k), words[i][1][k] = high_word.load_channel(p, upper, k);
       } else {
-        words[i][0][0] = low_word.load(p, filter), words[i][1][0] = high_word.load(p, filter);
+        words[i][0][0] = low_word.load(p, lower), words[i][1][0] = high_word.load(p, upper);
       }
     }
 #pragma unroll

@@ -52,7 +52,7 @@ TEST_F(Emulation, FilledTypes) {
   };
   using enum Layout;
   const Filled layers[] = {
-      {2, 32, 40, {5, 19}, {3, 3}, {2, 2}, {2, 2}, DType::f16, channels_first, "joined"},
+      {3, 32, 40, {2, 5, 19}, {3, 3, 3}, {2, 2, 2}, {2, 2, 2}, DType::f16, channels_first, "joined"},
       {2, 32, 40, {5, 19}, {3, 3}, {2, 2}, {2, 2}, DType::bf16, channels_last, "1"},
       {3, 24, 20, {2, 3, 21}, {2, 2, 3}, {2, 2, 1}, {2, 4, 1}, DType::f16, channels_first, "2"},
       {2, 40, 64, {4, 13}, {2, 5}, {3, 3}, {3, 1}, DType::bf16, channels_first, "turned"},
@@ -75,6 +75,41 @@ TEST_F(Emulation, FilledTypes) {
   }
   print_families();
   EXPECT_EQ(families["panel that fills"], int(std::size(layers)));
+}
+
+/// Layers of so few channels that a product takes two steps: of one slice, whole or not, with an odd number of
+/// steps.
+TEST_F(Emulation, PairsOfSteps) {
+  struct Paired {
+    int dims, in, out, groups;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    const char* panels;  // that are preferred
+  };
+  using enum Layout;
+  const Paired layers[] = {
+      {2, 8, 32, 2, {7, 40}, {3, 5}, {1, 2}, DType::f16, Precision::fp32, channels_first, "1"},
+      {3, 8, 8, 2, {3, 6, 20}, {3, 5, 7}, {2, 2, 2}, DType::bf16, Precision::fp32, channels_first, "runs"},
+      {3, 8, 8, 1, {3, 4, 34}, {3, 5, 7}, {2, 2, 2}, DType::f32, Precision::tf32, channels_first, "1"},
+      {2, 4, 48, 2, {6, 37}, {3, 3}, {1, 1}, DType::f32, Precision::tf32, channels_first, "joined"},
+      {2, 8, 24, 1, {9, 35}, {7, 7}, {2, 2}, DType::f32, Precision::fp32, channels_first, "1"},
+      {2, 8, 64, 1, {5, 33}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_last, "1"},
+      {2, 8, 128, 1, {4, 7}, {4, 4}, {2, 2}, DType::bf16, Precision::fp32, channels_first, "turned"},
+  };
+  std::mt19937 rng(29);
+  set("TCONV_X_PHASES", "1");
+  for (const Paired& paired : layers) {
+    set("TCONV_PREFER_PANELS", paired.panels);
+    Case c = case_of(paired, &paired - layers);
+    Layer& l = c.layer;
+    l.groups = paired.groups, l.in_channels *= paired.groups, l.out_channels *= paired.groups;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = l.kernel[d] > 2;
+    std::printf("%s\n", check(c, rng).c_str());
+  }
+  print_families();
+  EXPECT_EQ(families["panel of paired steps"], int(std::size(layers)));
 }
 
 /// Layers of so many phases along the width that a line takes all 16 rows of a warp: with and without padding of

@@ -86,5 +86,51 @@ TEST_F(Emulation, RunsOfWholeRows) {
   EXPECT_GE(flat, 3);
 }
 
+/// Layers whose runs have the rows of all phases along the height: such as read other inputs than their
+/// neighbours, or none; and whose first row is before the image.
+TEST_F(Emulation, RunsOfAllPhases) {
+  struct Phases {
+    int dims, in, out;
+    Extents input, kernel, stride, padding, dilation, output_padding;
+    DType dtype;
+    Precision precision;
+    const char* members = "runs";
+    Layout layout = Layout::channels_first;
+  };
+  const Phases layers[] = {
+      // Phases of two and of one tap.
+      {2, 32, 32, {7, 33}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, DType::f32, Precision::tf32},
+      {2, 32, 40, {9, 30}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, DType::f16, Precision::fp32},
+      {3, 16, 32, {3, 5, 20}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, DType::f16, Precision::fp32},
+      {2, 24, 16, {6, 35}, {3, 5}, {2, 4}, {0, 2}, {1, 1}, {0, 1}, DType::f32, Precision::tf32},
+      {2, 32, 20, {5, 34}, {5, 3}, {4, 1}, {3, 1}, {1, 1}, {2, 0}, DType::bf16, Precision::fp32},
+      {2, 32, 24, {6, 33}, {5, 4}, {2, 2}, {3, 1}, {1, 1}, {0, 0}, DType::f32, Precision::fp32},
+      // All read the same inputs.
+      {2, 32, 32, {6, 35}, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, DType::f16, Precision::fp32},
+      {2, 24, 48, {9, 37}, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, DType::f32, Precision::tf32},
+      // Some have no taps, along the height, the width, the depth.
+      {3, 32, 64, {3, 6, 32}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {2, 2, 2}, {0, 0, 0}, DType::f32, Precision::tf32},
+      {3, 32, 64, {3, 6, 32}, {3, 3, 3}, {2, 2, 2}, {1, 1, 1}, {2, 2, 2}, {1, 1, 1}, DType::f16, Precision::fp32},
+      {2, 32, 20, {7, 34}, {3, 5}, {2, 3}, {1, 2}, {2, 1}, {0, 0}, DType::f16, Precision::fp32},
+      {2, 32, 16, {6, 40}, {1, 3}, {2, 2}, {0, 1}, {1, 1}, {1, 0}, DType::f32, Precision::tf32},
+      {2, 64, 24, {5, 36}, {2, 1}, {3, 3}, {1, 0}, {1, 1}, {2, 2}, DType::bf16, Precision::fp32},
+      {2, 64, 16, {5, 33}, {2, 3}, {3, 5}, {1, 1}, {2, 2}, {0, 0}, DType::f16, Precision::fp32},
+  };
+  std::mt19937 rng(11);
+  set("TCONV_PREFER_PANELS", "runs");
+  set("TCONV_X_PHASES", "1");
+  for (const Phases& phases : layers) {
+    Case c = case_of(phases, &phases - layers);
+    c.layer.padding = phases.padding, c.layer.dilation = phases.dilation;
+    c.layer.output_padding = phases.output_padding;
+    for (std::size_t d = std::size_t(c.layer.dims); d < 3; ++d)
+      c.layer.padding[d] = c.layer.output_padding[d] = 0, c.layer.dilation[d] = 1;
+    std::printf("%s\n", check(c, rng).c_str());
+  }
+  print_families();
+  EXPECT_EQ(families["panel of whole rows"], int(std::size(layers)));
+  EXPECT_GE(families["panel that fills"], 2);
+}
+
 }  // namespace
 }  // namespace tconv::cuda::emulated

@@ -48,6 +48,42 @@ TEST_F(Emulation, TurnedPanels) {
   EXPECT_GE(families["panel of shared zeros"], 5);
 }
 
+/// Layers whose x is turned once for all boxes, along the height and the depth, in one box along the width or
+/// several.
+TEST_F(Emulation, TurnedOnceForAllBoxes) {
+  struct Turned {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch, groups;
+  };
+  using enum Layout;
+  const Turned layers[] = {
+      {2, 32, 256, {11, 70}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_first, 2, 1},
+      {3, 32, 64, {6, 5, 38}, {3, 3, 3}, {2, 2, 2}, DType::f32, Precision::tf32, channels_first, 1, 1},
+      {3, 24, 64, {5, 9, 20}, {3, 2, 3}, {2, 1, 2}, DType::bf16, Precision::fp32, channels_first, 2, 2},
+      {2, 40, 256, {9, 33}, {3, 4}, {1, 2}, DType::f32, Precision::fp32, channels_first, 1, 1},
+      {2, 36, 256, {7, 250}, {2, 3}, {1, 1}, DType::f32, Precision::tf32, channels_last, 1, 1},
+      // Pairs of steps.
+      {3, 8, 64, {5, 6, 34}, {3, 3, 3}, {2, 2, 2}, DType::f16, Precision::fp32, channels_first, 1, 1},
+      {3, 16, 256, {7, 3, 34}, {3, 1, 3}, {1, 1, 1}, DType::f16, Precision::fp32, channels_last, 2, 1},
+  };
+  std::mt19937 rng(19);
+  set("TCONV_PREFER_PANELS", "once");
+  for (const Turned& turned : layers) {
+    Case c = case_of(turned, &turned - layers);
+    Layer& l = c.layer;
+    l.groups = turned.groups, l.in_channels *= turned.groups, l.out_channels *= turned.groups;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d) l.padding[d] = l.kernel[d] > 2;
+    c.batch = turned.batch;
+    std::printf("%s\n", check(c, rng).c_str());
+  }
+  print_families();
+  EXPECT_EQ(families["panel turned once for all boxes"], int(std::size(layers)));
+}
+
 /// Few positions and many channels: tiles that share sums, of equally many chunks and not.
 TEST_F(Emulation, TilesThatShareSums) {
   struct Split {

@@ -98,7 +98,7 @@ int kind_of(const device::GemmConfig& c) {
   if (c.march) return 100000 + 100 * device::scales(c.math) + 10 * c.box_parts + c.position_tiles;
   const int blocks = std::min(c.team_blocks, 2);
   return 1000 * device::scales(c.math) + 2000 * (c.loaders - 1) + 4000 * (c.fill_buffers - 1) + 100 * c.x_phases +
-         50 * c.in_turns + 25 * (c.product_rows > 1) + 8000 * (c.run_rows > 1) +
+         50 * c.in_turns + 25 * (c.product_rows > 1) + 8000 * c.whole_rows +
          (c.turned              ? 10 + blocks
           : c.mapped            ? 20 + blocks
           : c.panel_columns > 0 ? blocks + 2 * (c.box_parts - 1)
@@ -129,7 +129,9 @@ std::string shape_of_tile(const device::GemmConfig& c) {
                          c.x_phases,
                          int(c.in_turns),
                          c.product_rows,
-                         c.run_rows})
+                         int(c.whole_rows),
+                         c.run_rows,
+                         c.run_phases})
     text += std::to_string(part) + ".";
   return text;
 }
@@ -237,15 +239,15 @@ void print(const Candidate& candidate, const Mode& mode, const Time& time) {
   std::printf(
       "%-18s %s%s model %8.4f ms %8.4f  box %d.%d.%d.%d rows %d warps %dx%d tiles %dx%d m %d teams %d window %d "
       "chunk %d sps %d st %d xst %d res %d stage %dx%d smem %d occ %d types %d round %d panel %d%s x%d fill "
-      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f%s runs %d march %d\n",
+      "%dx%d blocks %d parts %d inputs %d turns %d joined %d turned %.4f%s runs %d.%d fills %d march %d\n",
       candidate.problem.name.c_str(), mode.name, device::scales(c.math) ? "_scaled" : "",
       candidate.choice.cycles / 1.755e6, time.ms, c.images, c.box.d, c.box.h, c.box.w, c.rows, c.warps_m,
       c.warps_n, c.tiles_m, c.tiles_n, c.position_tiles, c.teams, c.window, c.chunk_words, c.steps_per_slab,
       c.stages, c.x_stages, c.resident_steps, c.stage_rows, c.stage_buffers,
       c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c), c.blocks_per_sm, c.types, c.round_on_load,
       c.panel_columns, c.panel_flat ? "f" : "", c.panel_stages, c.loaders, c.fill_buffers, c.team_blocks,
-      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.mapped ? " mapped" : "", c.run_rows,
-      c.march);
+      c.box_parts, c.x_phases, c.in_turns, c.product_rows, time.turn_ms, c.mapped ? " mapped" : "",
+      c.whole_rows ? c.run_rows : 0, c.run_phases, c.fills, c.march);
   std::fflush(stdout);
 }
 

@@ -20,12 +20,11 @@ struct PanelLines {
   static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
   /// Lines of a run.
   static constexpr int run_lines = device::run_lines(C);
-  /// Every output has one of a phase without taps behind it.
-  static constexpr bool beside_gap = C.width_phases == 1 && C.stride.w == 2;
   // Runs of several rows: no output may be staged where one of another row is.
-  static constexpr bool whole_rows = C.run_rows > 1;
-  static_assert(!whole_rows || (C.stride.h == run_lines && C.stride.w == C.width_phases && panels_per_row(C) == 1 &&
-                                row_lead(C) >= 0));
+  static constexpr bool whole_rows = C.whole_rows;
+  static_assert(!whole_rows || (C.stride.h == C.run_phases && panels_per_row(C) == 1 && row_lead(C) >= 0));
+  /// Every output has one of a phase without taps behind it.
+  static constexpr bool beside_gap = !whole_rows && C.width_phases == 1 && C.stride.w == 2;
 
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
@@ -33,6 +32,16 @@ struct PanelLines {
   __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
   __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  /// Of whole rows, which of those of a row of positions a lane's line is.
+  __device__ static int row_of_lane() {
+    const int line = line_of_lane() % run_lines;
+    if constexpr (run_lines == run_height(C)) return line;
+    int row = 0, next = 0;
+#pragma unroll
+    for (int phase = 0; phase < C.run_phases; ++phase)
+      if (phase_has_taps(phase, C.kernel.h, C.stride.h, C.dilation.h) && next++ == line) row = phase;
+    return row;
+  }
 
   /// Of a thread's two rows.
   struct Outputs {
@@ -91,13 +100,24 @@ struct PanelLines {
 
     /// A product, or of the rows that it covers those of a run, from `product_row` on.
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
-      const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
-      Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
+      const int row = product / panels_per_row(C) * C.product_rows + product_row, d = row / C.box.h, h = row % C.box.h;
       if constexpr (whole_rows) {
-        const int rows =
-            min(min_of(C.run_rows, C.product_rows - product_row) * run_lines, p.out.h - (oh + h * C.stride.h));
-        if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
+        const int rows = C.product_rows == 1 ? C.run_rows : min(C.run_rows, C.product_rows - product_row);
+        return whole(p, d, h, rows * C.run_phases);
       }
+      return piece(p, tile, 0, d, h, product % panels_per_row(C) * columns * C.stride.w);
+    }
+
+    /// So many whole rows of outputs, those of the row of positions `h` and of the ones that follow. The first ones may
+    /// be before the image, and the last ones behind it.
+    __device__ Run whole(const ForwardParams& p, int d, int h, int rows) const {
+      const int first_row = oh + h * C.stride.h;
+      const int first = max(0, -first_row), end = min(rows, p.out.h - first_row);
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d);
+      Run run;
+      run.at = at + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+      run.first = static_cast<unsigned short>(row_lead(C) + first * p.out.w);
+      run.end = static_cast<unsigned short>(inside && end > first ? row_lead(C) + end * p.out.w : 0);
       return run;
     }
   };

@@ -1,6 +1,8 @@
 // The epilogue of the panel kernel where a product is a piece of a row of positions, or covers several rows one after
 // the other. Runs are staged at the alignment they have in memory, so that all but their ragged ends leave 16 bytes at
-// a time. Where rows are whole rows of outputs, which follow one another in memory, several are one run.
+// a time. Where rows are whole rows of outputs, which follow one another in memory, several are one run: those of all
+// phases along the height, and of several rows of positions. Outputs of phases without taps are between the others
+// then, and all of the run is the bias before these are staged.
 #pragma once
 
 #include "epilogue/panel_lines.cuh"
@@ -18,6 +20,7 @@ struct PanelRowStore {
   using Element = ElementOf<C>;
   using Run = typename Lines::Run;
   static constexpr int columns = C.panel_columns, line_stride = panel_line_stride(C), vector = store_vector(C);
+  static constexpr bool has_gaps = Lines::whole_rows && runs_have_gaps(C);
 
   /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
   /// own.
@@ -37,19 +40,26 @@ struct PanelRowStore {
                                           Lines::first_line(first_half) + Lines::run_of_lane() * Lines::run_lines);
       Run run;
       const auto store_row = [&](int t, auto index) {
-        constexpr int of_run = index.value % C.run_rows;
-        if constexpr (of_run == 0) run = line.of_product(p, tile, first_product + t, index.value);
-        const Row<index.value> row{(of_run * Lines::run_lines + Lines::line_of_lane() % Lines::run_lines) * p.out.w,
-                                   p.out.w};
+        const int of_run = (C.product_rows == 1 ? t : index.value) % C.run_rows;
+        if (of_run == 0) {
+          run = line.of_product(p, tile, first_product + t, index.value);
+          if constexpr (has_gaps) {
+            fill_run(staging, run, outputs.of_half[first_half].bias);
+            __syncwarp();
+          }
+        }
+        const Row<index.value> row{(of_run * run_height(C) + Lines::row_of_lane()) * p.out.w, p.out.w};
         each_half([&](int half) {
-          if constexpr (Lines::beside_gap)
+          if constexpr (has_gaps)
+            stage_between_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+          else if constexpr (Lines::beside_gap)
             stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
           else if (stage_pairs(run, row))
             stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
           else
             stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
         });
-        if constexpr (of_run + 1 == C.run_rows || index.value + 1 == C.product_rows) {
+        if (of_run + 1 == C.run_rows || (C.product_rows > 1 && index.value + 1 == C.product_rows)) {
           __syncwarp();
           Runs::store_runs(run, [&](int own) { return typename Runs::Staged{staging + own * line_stride}; });
           __syncwarp();
@@ -102,7 +112,7 @@ struct PanelRowStore {
   template <int Index, class Visit>
   __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, const Row<Index>& row,
                                        int phase, const Visit& visit) {
-    const int swapped = Staging::second_first();
+    const int swapped = Staging::second_first(at + phase);
     Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
     each_eight(row, [&](int n, int column, bool whole) {
 #pragma unroll
@@ -115,6 +125,24 @@ struct PanelRowStore {
   __device__ static Element* staged_at(Element* staging, const Run& run) {
     return staging + Lines::run_of_lane() * line_stride + skew_of<vector>(run.at) +
            Lines::first_column_of_lane() * C.stride.w;
+  }
+
+  /// Stages the bias everywhere in a run.
+  __device__ static void fill_run(Element* staging, const Run& run, float bias) {
+    constexpr int lanes = Runs::own_lanes;
+    const typename Runs::Filled filled(bits_of(to_element<Element>(bias)));
+    uint4* const at = reinterpret_cast<uint4*>(staging + Lines::run_of_lane() * line_stride);
+    const int end = (skew_of<vector>(run.at) + run.end + vector - 1) / vector;
+#pragma unroll 4
+    for (int i = lane_index() % lanes; i < end; i += lanes) at[i] = filled.vector_at(0);
+  }
+  template <int Index>
+  __device__ static void stage_between_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                            const RowOutput<C>& output, int half, const Row<Index>& row) {
+    const int phase = phase_of_slot<C>(Lines::slot_of_lane(half));
+    if (phase < 0) return;
+    each_position(staged_at(staging, run) + row.place, sum, half, row, phase,
+                  [&](Element* to, float value) { to[phase] = to_element<Element>(output(value)); });
   }
 
   /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with

@@ -19,9 +19,11 @@ struct PanelRuns {
   static constexpr int own_lanes = panel_line_lanes(C) * Lines::run_lines;
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
-  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
+  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts. Long runs of
+  /// 16-bit outputs are several rows, and a warp stores one after the other.
   static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
-  static constexpr int run_lanes = max_of(own_lanes, long_runs ? 16 : 8);
+  static constexpr bool warp_runs = sizeof(Element) == 2 && C.whole_rows && run_stride >= 64 * vector;
+  static constexpr int run_lanes = warp_runs ? warp_size : max_of(own_lanes, long_runs ? 16 : 8);
   static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
 
   /// The run of a lane that stages it.

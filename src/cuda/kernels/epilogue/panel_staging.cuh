@@ -62,6 +62,14 @@ struct PanelStaging {
     return slots >= 8 ? lane_index() % 4 >= 2 : Lines::line_of_lane() % 2 != 0;
   }
 
+  /// The same of a lane whose first output goes to `first`, wherever lines begin: lanes of every other line write where
+  /// those of the lines between them do not.
+  __device__ static bool second_first(const Element* first) {
+    constexpr bool alternate = sizeof(Element) == 4 && (C.stride.w == 2 || C.stride.w == 4) && slots == C.stride.w;
+    if constexpr (!alternate) return second_first();
+    return (reinterpret_cast<u64>(first) / (C.stride.w * sizeof(Element)) + u64(Lines::line_of_lane())) % 2 != 0;
+  }
+
   /// A lane's sum of one of two neighbouring columns, or of the other one.
   __device__ static float sum_of(const float (&sum)[columns / 2], int n, int half, int e, bool other) {
     const int first = n * 4 + half * 2;

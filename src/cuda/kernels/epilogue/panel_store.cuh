@@ -30,7 +30,7 @@ struct PanelStore {
   __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
     using Element = ElementOf<C>;
     using Runs = PanelRuns<C, Tables>;
-    constexpr int runs = C.panel_flat ? box_rows(C) : C.position_tiles * product_runs(C);
+    constexpr int runs = C.panel_flat ? box_rows(C) : member_runs(C);
 #pragma unroll
     for (int half = 0; half < 2; half += Lines::halves) {
       if (C.rows < panel_rows && Lines::first_line(half) * C.width_slots >= C.rows) break;
@@ -38,10 +38,10 @@ struct PanelStore {
       const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
 #pragma unroll 1
       for (int i = 0; i < runs; ++i) {
-        const auto run =
-            C.panel_flat
-                ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
-                : line.of_product(p, tile, first_product + i / product_runs(C), i % product_runs(C) * C.run_rows);
+        const auto run = C.panel_flat
+                             ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
+                             : line.of_product(p, tile, first_product + i / product_runs(C) * run_products(C),
+                                               i % product_runs(C) * C.run_rows);
         Runs::store_runs(
             run, [&](int own) { return typename Runs::Filled(__shfl_sync(0xffffffff, bias, own * Runs::own_lanes)); });
       }

@@ -96,6 +96,44 @@ struct PanelFill {
     }
   }
 
+  /// What the steps of a type read of an x tile: layers along the depth, and of each these rows.
+  struct Read {
+    int first_layer = x_extent(C).d, end_layer = 0, first_row = x_extent(C).h, end_row = 0;
+    __device__ void find(int type) {
+      constexpr Int3 extent = x_extent(C);
+      const auto take = [&](int offset) {
+        const int layer = offset / (extent.w * extent.h), row = offset / extent.w % extent.h;
+        first_layer = min(first_layer, layer), end_layer = max(end_layer, layer + C.box.d);
+        first_row = min(first_row, row), end_row = max(end_row, row + C.box.h);
+      };
+      for (int entry = Tables::first_entry(type); entry < Tables::first_entry(type) + Tables::steps(type); ++entry) {
+        take(Tables::low_offset(entry));
+        if constexpr (C.chunk_words < 8) take(Tables::high_offset(entry));  // pairs
+      }
+    }
+  };
+
+  /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer the rows that are read,
+  /// which follow one another.
+  __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, const Read& read, int chunk, u32 to,
+                                       u32 full) {
+    constexpr int slices = weight_parts(C) * panel_slices(C), row_bytes = x_extent(C).w * 16;
+    constexpr int layer_rows = x_extent(C).h;
+    const Int3 all = turned_extent(C, p.boxes);
+    const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
+    const i64 slice_bytes = i64(volume(all)) * 16;
+    const i64 first_row = (image * chunks + chunk) * slices * (i64(all.d) * all.h) +
+                          (tile.origin.d - C.first_position.d) * all.h + tile.origin.h - C.first_position.h;
+    const unsigned char* from = static_cast<const unsigned char*>(p.x) + (first_row + read.first_row) * row_bytes;
+    const int bytes = (read.end_row - read.first_row) * row_bytes;
+    ptx::barrier_arrive_expect(full, slices * (read.end_layer - read.first_layer) * bytes);
+    to += read.first_row * row_bytes;
+#pragma unroll 1
+    for (int slice = 0; slice < slices; ++slice, from += slice_bytes, to += panel_slice_bytes(C))
+      for (int d = read.first_layer; d < read.end_layer; ++d)
+        ptx::bulk_load(to + d * layer_rows * row_bytes, from + i64(d) * all.h * row_bytes, bytes, full);
+  }
+
   /// Copies panels that were turned before.
   __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
     ptx::wait_for_previous();
@@ -105,12 +143,19 @@ struct PanelFill {
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
                                     ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
+      Read read;
+      if constexpr (C.turned_once) read.find(tile.type);
 #pragma unroll 1
       for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
+        const u32 to = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
         ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-        ptx::barrier_arrive_expect(full, panel_bytes(C));
-        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+        if constexpr (C.turned_once) {
+          copy_from_all(p, tile, read, chunk, to, full);
+        } else {
+          ptx::barrier_arrive_expect(full, panel_bytes(C));
+          ptx::bulk_load(to, turned, panel_bytes(C), full);
+        }
       }
     }
   }

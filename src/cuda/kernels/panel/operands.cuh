@@ -12,7 +12,7 @@ template <GemmConfig C, class Tables>
 struct PanelOperands {
   static constexpr int group_steps = C.steps_per_slab;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
-  static constexpr bool resident = C.resident_steps > 0;
+  static constexpr bool resident = C.resident_steps > 0, paired = C.chunk_words < 8;
   using Roles = PanelRoles<C>;
   using Shared = PanelShared<C>;
   using Weights = PanelWeights<C, Tables>;
@@ -20,9 +20,9 @@ struct PanelOperands {
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
   __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
-  /// The same, for what is no constant; and made uniform.
-  __device__ static u64 uniform_further(u64 operand, int bytes) {
-    const u32 low = u32(operand) + u32(bytes) / 16;  // the upper half is a constant, and stays one
+  /// The same, for what is no constant; and made uniform. Or where a step reads a panel.
+  __device__ static u64 uniform_further(u64 operand, int bytes, u32 place = 0) {
+    const u32 low = u32(operand) + u32(bytes) / 16 + place;  // the upper half is a constant, and stays one
     return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
   }
 
@@ -39,7 +39,7 @@ struct PanelOperands {
       }
       static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
       const int of_part = C.box_parts == 1 ? 0 : Roles::part() * panel_part_stride(C) * 16;
-      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
+      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, paired ? 0 : panel_slice_bytes(C));
     }
   };
 
@@ -61,12 +61,18 @@ struct PanelOperands {
       for (int step = 0; step < steps; step += group_steps) group(step);
     }
   }
-  /// Where the steps of a group read a panel, in bytes from its first position.
+  /// Where a step reads a panel, as what is added to the descriptor of its first position: so many positions. Of a pair
+  /// of steps the slice is the same, and the second half of an octet is the slice at the other step's shift.
+  __device__ static constexpr u32 place_of(int entry) {
+    const int low = Tables::low_offset(entry);
+    return u32(low) | (paired ? u32(Tables::high_offset(entry) - low) << 16 : 0);
+  }
+  /// Where those of a group do.
   struct Offsets {
-    int of_step[group_steps];
+    u32 of_step[group_steps];
     __device__ explicit Offsets(int entry) {
 #pragma unroll
-      for (int s = 0; s < group_steps; ++s) of_step[s] = Tables::low_offset(entry + s) * 16;
+      for (int s = 0; s < group_steps; ++s) of_step[s] = place_of(entry + s);
     }
   };
 
@@ -96,11 +102,11 @@ struct PanelOperands {
       if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
         const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
 #pragma unroll
-        for (int s = 0; s < group_steps; ++s) x[s] = further(panel, Tables::low_offset(s) * 16);
+        for (int s = 0; s < group_steps; ++s) x[s] = panel + place_of(s);
       } else {
 #pragma unroll
         for (int s = 0; s < group_steps; ++s)
-          x[s] = uniform_further(first.x, slot * panel_bytes(C) + offsets.of_step[s]);
+          x[s] = uniform_further(first.x, slot * panel_bytes(C), offsets.of_step[s]);
       }
     }
   };

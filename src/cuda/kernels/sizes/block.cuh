@@ -18,7 +18,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
-  if (copies_x(c)) return 40;
+  if (copies_x(c)) return c.turned_once ? 56 : 40;
   return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {

@@ -22,30 +22,38 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Runs of a product; the last one has fewer rows perhaps.
+/// Runs of a product, the last one of which has fewer rows perhaps; or products of a run; and runs of a member.
 constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+constexpr int run_products(const GemmConfig& c) { return c.product_rows == 1 ? c.run_rows : 1; }
+constexpr int member_runs(const GemmConfig& c) { return c.position_tiles / run_products(c) * product_runs(c); }
 
 // Where runs are several whole rows:
-/// how many lines are one run,
-constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
+/// how many lines are one run, and of how many rows of outputs each row of positions is,
+constexpr int run_lines(const GemmConfig& c) { return c.whole_rows ? c.line_phases : 1; }
+constexpr int run_height(const GemmConfig& c) { return c.whole_rows ? c.run_phases : 1; }
 constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
+/// whether they have outputs of phases without taps,
+constexpr bool runs_have_gaps(const GemmConfig& c) {
+  return c.width_phases < c.stride.w || c.line_phases < c.run_phases;
+}
 /// how many outputs before its row the first position begins,
 constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
 /// and how many positions at the end of a box's row may be beyond it.
 constexpr int most_beyond_row = 8;
 constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
   const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
-  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
-  if (!rows_follow || c.width_phases < c.stride.w) return false;
-  // Flat products have every row as it is.
-  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  if (c.run_phases < c.stride.h) return false;
+  // Flat products have every row as it is, and begin with the first one.
+  if (c.panel_flat)
+    return row_lead(c) == 0 && beyond == 0 && c.first_position.h * c.stride.h == c.padding.h && !runs_have_gaps(c) &&
+           !c.fills;
   return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
 }
 
 /// Elements between two staged runs; of flat products, between two rows.
 constexpr int panel_run_stride(const GemmConfig& c) {
-  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
-  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_height(c);
+  if (c.panel_flat) return c.whole_rows ? width : round_up(panel_flat_skew(c) + width, v);
   return round_up(width * c.run_rows + v - 1, v);
 }
 /// Runs that flat products have of a line.
@@ -53,7 +61,9 @@ constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.ru
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  const int residue = c.whole_rows && c.stride.w > 1 && element_bytes(c) == 4         ? 32 / panel_pass_runs(c)
+                      : element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w
+                                                                                      : 8;
   return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {

@@ -26,6 +26,13 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
   return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
 }
+/// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
+/// that differ in their places along depth and height.
+template <class Boxes>
+constexpr Int3 turned_extent(const GemmConfig& c, const Boxes& boxes) {
+  const Int3 e = x_extent(c);
+  return c.turned_once ? Int3{e.d + (boxes.d.by - 1) * c.box.d, e.h + (boxes.h.by - 1) * c.box.h, e.w} : e;
+}
 /// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
 constexpr int tile_positions(const GemmConfig& c) {
   const Int3 e = x_extent(c), shared = c.shared_halo;
