@@ -84,7 +84,7 @@ std::string config_text(const GemmConfig& c) {
       << ", .fill_buffers = " << c.fill_buffers << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .shared_halo = " << text(c.shared_halo)
       << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
-      << ", .depth_splits = " << c.depth_splits << "};\n";
+      << ", .depth_splits = " << c.depth_splits << ", .clustered = " << text(c.clustered) << "};\n";
   return out.str();
 }
 
@@ -225,7 +225,8 @@ struct Tables {
   if (c.panel_columns) replace_all(tables, "__device__ static", "__device__ static constexpr");
   out << tables << instruction << "using Kernel = " << kernel << R"(;
 
-extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm))"
+      << (c.clustered ? " __cluster_dims__(config.depth_splits)" : "") << R"(
     forward(const __grid_constant__ ForwardParams params) {
   Kernel::run(params);
 }

@@ -45,6 +45,7 @@ constexpr double pass_latency = 66.6;    // of the epilogue
 constexpr double window_latency = 46;    // and more of one whose runs start at whole sectors
 constexpr double joined_latency = 3.89;  // and more for each other row that the product covers
 constexpr double part_latency = 157;     // of the part of a sum that another tile has left
+constexpr double cluster_latency = 1000;  // of the sums that the other block of a cluster gives
 constexpr double issue_cycles = 2.02;    // of a warp, for an instruction outside the products
 constexpr double launch_latency = 296;
 constexpr double warpgroup_latency = 970;        // and for each warpgroup of a block
@@ -132,7 +133,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
-  const double shared_sums = c.depth_splits > 1 ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
+  const double shared_sums =
+      c.depth_splits > 1 && !c.clustered ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
   const double stored = written + runs / c.depth_splits * ragged + shared_sums;  // partial sectors meet in L2
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
@@ -183,11 +185,12 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                             : c.product_rows > 1 ? joined_vector_instructions
                                                                                  : vector_instructions)) *
                                                issue_cycles;
+  const double stored_here = c.clustered ? 0.5 : 1;
   const double epilogue =
       c.channel_rows
           ? channels_stored
-          : passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
-                (staged + vectors + described) * issue_cycles;
+          : stored_here * passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
+                stored_here * (staged + vectors + described) * issue_cycles;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const bool as_it_is = c.x_channels_last && !device::scales(c.math);
@@ -235,7 +238,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // The last one stores when all others are done; behind the last tile nothing is filled.
   const double last_stored = c.in_turns ? (std::min(epilogue, (warpgroups - 1) * own) - unfilled) / types : 0;
   const double added =
-      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
+      c.clustered          ? cluster_latency + 5.0 * panel_positions(c)
+      : c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
   // The first panel, and weights that stay, come at the same time.

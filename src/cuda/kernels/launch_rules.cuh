@@ -58,6 +58,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
 constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multiprocessors) {
   const long long most = (long long)multiprocessors * c.blocks_per_sm;
   if (!c.teams) return at_most(tiles, most);
+  if (c.clustered) return at_most(tiles, most / c.depth_splits * c.depth_splits);
   if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
   const long long sets = block_sets_of(c);
   return sets * between(1, most / sets, parts_of(tiles / sets, c.teams));
@@ -108,7 +109,7 @@ inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
   return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
 }
 inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
-  return c.depth_splits > 1 ? p.tiles / c.depth_splits * members_of(c) : 0;
+  return c.depth_splits > 1 && !c.clustered ? p.tiles / c.depth_splits * members_of(c) : 0;
 }
 /// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
 inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {

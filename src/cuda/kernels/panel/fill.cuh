@@ -24,20 +24,21 @@ struct PanelFill {
     const ForwardParams& p;
     Schedule schedule;
     typename Panel::Loader loader;
-    int chunk = 0;
+    int chunk = 0, first = 0, end = 0;  // of the tile
 
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
     __device__ void seek() {
       Tile tile;
-      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+      if (!schedule.seek_products(p, tile)) return;
+      chunk = first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+      loader.seek(p, tile);
     }
     /// Begins to load the next chunk, if there is one.
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
-      buffer.begins_tile = chunk == 0;
-      if (++chunk == chunks) {
-        chunk = 0;
+      buffer.begins_tile = chunk == first;
+      if (++chunk == end) {
         schedule.advance();
         seek();
       }

@@ -21,6 +21,7 @@ struct StreamedWeights {
   TeamSchedule<C, Tables> schedule;
   const unsigned char* packed = nullptr;  // of the tile
   int steps = 0, chunk = 0, step = 0;     // of the next slab
+  int end = 0;                            // of the tile's chunks
   Ring<C.stages> next;
   Ring<C.stages> before;  // the one used last, where that is still to be filled again
   bool waits = false;
@@ -28,16 +29,17 @@ struct StreamedWeights {
   __device__ StreamedWeights(const ForwardParams& params, const Shared& s)
       : p(params), shared(s), schedule(params, Roles::team()) {
     seek();
-    Roles::wait_for_previous();
 #pragma unroll 1
     for (int slot = 0; slot < C.stages; ++slot)
       if (Roles::part() == 0) copy(slot);
+    Roles::wait_for_previous();
   }
   __device__ void seek() {
     Tile tile;
     if (!schedule.seek_products(p, tile)) return;
     tile.channel_block += Roles::block();
     steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+    chunk = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
   }
   __device__ void copy(int slot) {
     if (schedule.done()) return;
@@ -47,8 +49,7 @@ struct StreamedWeights {
     step += group_steps;
     if (step == steps) {
       step = 0;
-      if (++chunk == chunks_of(C)) {
-        chunk = 0;
+      if (++chunk == end) {
         schedule.advance();
         seek();
       }

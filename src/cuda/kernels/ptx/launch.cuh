@@ -16,6 +16,12 @@ __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_previous() {}
 #endif
 
+/// The next kernel may begin, and what this thread has written is there for it without waiting.
+__device__ inline void let_next_read() {
+  __threadfence();
+  let_next_begin();
+}
+
 /// Of a kernel that has nothing to prepare.
 __device__ inline void begin_after_previous() {
   let_next_begin();
