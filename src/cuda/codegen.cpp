@@ -254,15 +254,21 @@ std::string warpgroup_source(const GemmConfig& c, const RowPlan& plan) {
 
 std::string turn_source(Math math, device::TurnLoad load) {
   const char* const names[] = {"element", "pair", "vector"};
-  return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nusing Turn = TurnX<" + text(math) +
-         ", TurnLoad::" + names[int(load)] + R"(>;
-
-extern "C" __global__ void __launch_bounds__(Turn::most_threads) turn(const __grid_constant__ TurnParams params) {
-  Turn::run(params);
+  std::ostringstream out;
+  out << "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\n";
+  for (const bool few : {false, true}) {
+    const std::string turn =
+        "TurnX<" + text(math) + ", TurnLoad::" + names[int(load)] + ", " + (few ? "1" : "turn_depth") + ">";
+    out << "extern \"C\" __global__ void __launch_bounds__(" << turn << "::most_threads) "
+        << turn_entry(few ? 1 : device::turn_depth) << "(const __grid_constant__ TurnParams params) {\n  " << turn
+        << "::run(params);\n}\n\n";
+  }
+  out << "}  // namespace tconv::device\n";
+  return out.str();
 }
 
-}  // namespace tconv::device
-)";
+const char* turn_entry(int item_slices) {
+  return item_slices == 1 ? "turn_slices" : "turn";
 }
 
 std::string weight_scales_source() {

@@ -12,14 +12,14 @@ struct NamedPanels {
   PreferredPanels panels;
 };
 constexpr NamedPanels named_panels[] = {
-    {"turned", {.turned = true}},                    // x that is turned before
-    {"split", {.turned = true, .depth_splits = 2}},  // tiles that share sums
-    {"clusters", {.clustered = true}},               // two of them, as blocks of a cluster
-    {"turned_clusters", {.turned = true, .clustered = true}},
-    {"turns", {.in_turns = true}},                   // warpgroups that multiply in turns
-    {"joined", {.product_rows = 2}},                 // products that cover several rows
-    {"runs", {.run_rows = 2}},                       // several rows of outputs in one run
-    {"loaders", {.loaders = 2}},                     // two warpgroups that fill panels
+    {"turned", {.turned = true}},                              // x that is turned before
+    {"split", {.turned = true, .depth_splits = 2}},            // tiles that share sums
+    {"clusters", {.clustered = true}},                         // two of them, as blocks of a cluster
+    {"turned_clusters", {.turned = true, .clustered = true}},  // the same of turned x
+    {"turns", {.in_turns = true}},                             // warpgroups that multiply in turns
+    {"joined", {.product_rows = 2}},                           // products that cover several rows
+    {"runs", {.run_rows = 2}},                                 // several rows of outputs in one run
+    {"loaders", {.loaders = 2}},                               // two warpgroups that fill panels
 };
 
 PreferredPanels panels_named(const char* wanted) {
@@ -46,9 +46,9 @@ void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& ch
     std::stable_partition(choices.begin(), choices.end(), [&](const TileChoice& choice) {
       const device::GemmConfig& c = choice.config;
       return c.panel_columns > 0 && c.turned == preferred.turned && c.in_turns >= preferred.in_turns &&
-             c.clustered == preferred.clustered && c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
-             c.run_rows >= preferred.run_rows && c.loaders >= preferred.loaders &&
-             device::members_of(c) >= members;
+             c.clustered == preferred.clustered && c.depth_splits >= preferred.depth_splits &&
+             c.product_rows >= preferred.product_rows && c.run_rows >= preferred.run_rows &&
+             c.loaders >= preferred.loaders && device::members_of(c) >= members;
     });
 }
 

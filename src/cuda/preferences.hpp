@@ -21,7 +21,7 @@ namespace tconv::cuda {
 
 /// The least that a tile of the panel kernel must have to be preferred.
 struct PreferredPanels {
-  bool turned = false;  // exactly so, not at least
+  bool turned = false;     // exactly so, not at least
   bool clustered = false;  // so is this
   bool in_turns = false;
   int depth_splits = 1, product_rows = 1, run_rows = 1, loaders = 1;

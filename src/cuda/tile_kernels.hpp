@@ -8,6 +8,6 @@ namespace tconv::cuda {
 
 KernelRequest forward_request(const device::GemmConfig& config, const RowPlan& rows);
 /// Of a tile whose x is turned before.
-KernelRequest turn_request(const device::GemmConfig& config, const Access& access);
+KernelRequest turn_request(const device::GemmConfig& config, const Access& access, int item_slices);
 
 }  // namespace tconv::cuda

@@ -203,11 +203,33 @@ TEST_F(CompileHopper, TurnedX) {
           make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), false, 1, rows));
       const auto choices = price_warpgroup_tiles(g, math, rows, split ? few : shape, {}, {});
       const auto turned = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-        return choice.config.turned && (choice.config.depth_splits > 1) == split;
+        return choice.config.turned && !choice.config.clustered && (choice.config.depth_splits > 1) == split;
       });
       ASSERT_NE(turned, choices.end());
       const CompiledCode code = nvrtc_compile(warpgroup_source(turned->config, rows), "sm_90a");
       EXPECT_EQ(spilled_bytes(code.log), 0) << "math " << int(math);
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+    }
+}
+
+/// Tiles that share sums as blocks of a cluster: of x that is turned before, and that threads load.
+TEST_F(CompileHopper, Clusters) {
+  Layer layer;
+  layer.dims = 2, layer.in_channels = 512, layer.out_channels = 256, layer.kernel = {4, 4}, layer.stride = {2, 2};
+  layer.padding = {1, 1};
+  const Geometry g = geometry_of(layer);
+  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::half, Math::f16})
+    for (const bool turned : {false, true}) {
+      RowPlan rows;
+      ASSERT_TRUE(
+          make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), false, 1, rows));
+      const auto choices = price_warpgroup_tiles(g, math, rows, shape_of(layer, 4, {8, 8}), {}, {});
+      const auto clustered = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+        return choice.config.clustered && choice.config.turned == turned;
+      });
+      ASSERT_NE(clustered, choices.end());
+      const CompiledCode code = nvrtc_compile(warpgroup_source(clustered->config, rows), "sm_90a");
+      EXPECT_EQ(spilled_bytes(code.log), 0) << "math " << int(math) << ", turned " << turned;
       EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
     }
 }

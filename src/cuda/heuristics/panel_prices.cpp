@@ -40,13 +40,13 @@ constexpr double scale_latency = 751;        // of the largest number of a chunk
 // last.
 constexpr double half_put = 3.15;
 constexpr double half_slice_put = 0.665;
-constexpr double tile_latency = 752;     // its place and its runs worked out
-constexpr double pass_latency = 66.6;    // of the epilogue
-constexpr double window_latency = 46;    // and more of one whose runs start at whole sectors
-constexpr double joined_latency = 3.89;  // and more for each other row that the product covers
-constexpr double part_latency = 157;     // of the part of a sum that another tile has left
+constexpr double tile_latency = 752;      // its place and its runs worked out
+constexpr double pass_latency = 66.6;     // of the epilogue
+constexpr double window_latency = 46;     // and more of one whose runs start at whole sectors
+constexpr double joined_latency = 3.89;   // and more for each other row that the product covers
+constexpr double part_latency = 157;      // of the part of a sum that another tile has left
 constexpr double cluster_latency = 1000;  // of the sums that the other block of a cluster gives
-constexpr double issue_cycles = 2.02;    // of a warp, for an instruction outside the products
+constexpr double issue_cycles = 2.02;     // of a warp, for an instruction outside the products
 constexpr double launch_latency = 296;
 constexpr double warpgroup_latency = 970;        // and for each warpgroup of a block
 constexpr double member_latency = 164;           // of a chunk, for each other channel block that reads its panel
@@ -69,6 +69,7 @@ constexpr double joined_vector_instructions = 38.9;
 constexpr double flat_vector_instructions = 66.2;
 constexpr double part_staged_latency = 296;
 constexpr double turn_latency = 4510;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double early_turn_latency = 3000;  // the same where it begins before the kernel before it ends
 // Of x that is turned, bytes a cycle of a multiprocessor: of x itself, and of panels; and of those that are
 // scaled, for which the inputs of a panel are read twice, from near.
 constexpr double turn_read_rate = 152;
@@ -93,7 +94,10 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
                    double(shape.input[0] * shape.input[1] * shape.input[2]);
   const double slower = c.x_vector > 1 ? 1 : device::element_bytes(c) == 2 ? halves_turned : words_turned;
   const double written = turned / (device::scales(c.math) ? scaled_turned_rate : turned_rate);
-  return turn_latency + slower * (x / turn_read_rate + written) / limits.multiprocessors;
+  device::ForwardParams call{};  // of which this takes sizes
+  call.batch = int(shape.batch), call.boxes = boxes_of(c, shape);
+  const double latency = device::turn_params(c, call).little ? early_turn_latency : turn_latency;
+  return latency + slower * (x / turn_read_rate + written) / limits.multiprocessors;
 }
 
 }  // namespace
@@ -189,7 +193,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double epilogue =
       c.channel_rows
           ? channels_stored
-          : stored_here * passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
+          : stored_here * passes *
+                    (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
                 stored_here * (staged + vectors + described) * issue_cycles;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
@@ -237,9 +242,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                        tile_latency;
   // The last one stores when all others are done; behind the last tile nothing is filled.
   const double last_stored = c.in_turns ? (std::min(epilogue, (warpgroups - 1) * own) - unfilled) / types : 0;
-  const double added =
-      c.clustered          ? cluster_latency + 5.0 * panel_positions(c)
-      : c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
+  const double added = c.clustered ? cluster_latency + 5.0 * panel_positions(c)
+                       : c.depth_splits > 1
+                           ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c))
+                           : 0;
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
   // The first panel, and weights that stay, come at the same time.

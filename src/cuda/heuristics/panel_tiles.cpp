@@ -188,7 +188,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         if (fits(c, limits)) choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       c.depth_splits = 2, c.clustered = true;
       if (device::allows_clusters(c) && steps.types == c.types && c.depth_splits <= device::chunks_of(c) &&
-          tiles < teams && !limits.exported && fits(c, limits))
+          tiles < teams && !limits.exported && limits.multiprocessors > 1 && fits(c, limits))
         choices.push_back({c, panel_cycles(c, rows, shape, limits)});
       c.depth_splits = 1, c.clustered = false;
     };

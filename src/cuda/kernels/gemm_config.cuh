@@ -73,7 +73,8 @@ struct GemmConfig {
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
-  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds them all;
+  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds them
+                     // all;
   bool clustered;    // or they are two, blocks of a cluster, and each adds and stores half of the rows
 
   constexpr bool operator==(const GemmConfig&) const = default;

@@ -117,6 +117,8 @@ struct PanelGemm {
     PanelTurns<C> turns;
     SumsOfCluster<C> added;
     const typename PanelOperands<C, Tables>::First first(shared);
+    // Before anything but parameters and packed weights is read, and before outputs are written (pack.cuh).
+    ptx::wait_for_previous();
     for (Schedule schedule(p, Roles::team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);

@@ -2,9 +2,10 @@
 //
 // Every CUDA thread is a fiber. A fiber runs until it waits for others, at a barrier or a collective
 // instruction, and is resumed when they have come. A block whose fibers all wait for each other is a deadlock,
-// and said to be one. Blocks run one after the other, those of a cluster in turns; copies and products complete at once. What this finds is
-// wrong indices, wrong layouts, misaligned copies, missing or doubled outputs and barriers that do not match;
-// what it cannot find is a value used before an asynchronous instruction has delivered it.
+// and said to be one. Blocks run one after the other, those of a cluster in turns; copies and products complete at
+// once. What this finds is wrong indices, wrong layouts, misaligned copies, missing or doubled outputs and
+// barriers that do not match; what it cannot find is a value used before an asynchronous instruction has delivered
+// it.
 #pragma once
 
 #include <ucontext.h>
@@ -206,7 +207,8 @@ inline bool run_fibers() {
   }
 }
 
-/// Blocks of a cluster take turns: each runs until its threads wait. Those that do not run keep their shared memory here.
+/// Blocks of a cluster take turns: each runs until its threads wait. Those that do not run keep their shared
+/// memory here.
 struct Cluster {
   std::vector<Block> blocks;
   std::vector<std::vector<unsigned char>> memories;

@@ -1,6 +1,6 @@
-// Tiles that share the depth of a sum as blocks of a cluster of two. Each adds half of the rows: a warp gives its sums of
-// the other half to the same warp of the other block, where they lie in the memory that rows are staged in until they
-// are added.
+// Tiles that share the depth of a sum as blocks of a cluster of two. Each adds half of the rows: a warp gives its sums
+// of the other half to the same warp of the other block, where they lie in the memory that rows are staged in until
+// they are added.
 //
 // A block that has received its last sums is not written to any more, and may end.
 #pragma once
@@ -49,8 +49,8 @@ struct ClusterSums {
   }
 
  private:
-  /// Calls `visit(sums, place)` for a thread's sums of two columns, first those of the first half of the rows; `place` is
-  /// where the memory of a warp has room for those of one half.
+  /// Calls `visit(sums, place)` for a thread's sums of two columns, first those of the first half of the rows; `place`
+  /// is where the memory of a warp has room for those of one half.
   template <class Visit>
   __device__ static void each_pair(PanelSums<C>& sum, const Visit& visit) {
 #pragma unroll

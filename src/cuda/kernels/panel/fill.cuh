@@ -4,6 +4,7 @@
 
 #include "panel/shared.cuh"
 #include "ptx/async_copy.cuh"
+#include "ptx/launch.cuh"
 #include "team.cuh"
 #include "tiles/x_panel.cuh"
 
@@ -49,7 +50,7 @@ struct PanelFill {
   /// Fills panels from one buffer while the other is being loaded, where there are two.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
-    Roles::wait_for_previous();
+    ptx::wait_for_previous();
     source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;

@@ -32,7 +32,6 @@ struct StreamedWeights {
 #pragma unroll 1
     for (int slot = 0; slot < C.stages; ++slot)
       if (Roles::part() == 0) copy(slot);
-    Roles::wait_for_previous();
   }
   __device__ void seek() {
     Tile tile;
@@ -76,7 +75,6 @@ template <GemmConfig C>
 struct ResidentWeights {
   Ring<1> next;
   __device__ ResidentWeights(const ForwardParams&, const PanelShared<C>&) {
-    PanelRoles<C>::wait_for_previous();
     ptx::barrier_wait(PanelShared<C>::weights_resident(), 0);
   }
   __device__ void refill(const Ring<1>&) {}

@@ -1,5 +1,5 @@
 // griddepcontrol (sm_90): a kernel that begins while the one before it ends. Kernels are launched so, but for the one
-// that turns x (launch_rules.cuh), and wait themselves before they read or write memory.
+// that turns much of x (launch_rules.cuh), and wait themselves before they read or write memory.
 #pragma once
 
 #include "base.cuh"
