@@ -86,7 +86,8 @@ std::string config_text(const GemmConfig& c) {
       << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once)
       << ", .shared_halo = " << text(c.shared_halo) << ", .mapped = " << text(c.mapped)
       << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
-      << ", .depth_splits = " << c.depth_splits << ", .march = " << c.march << "};\n";
+      << ", .depth_splits = " << c.depth_splits << ", .clustered = " << text(c.clustered)
+      << ", .march = " << c.march << "};\n";
   return out.str();
 }
 
@@ -230,7 +231,8 @@ struct Tables {
   if (c.panel_columns) replace_all(tables, "__device__ static", "__device__ static constexpr");
   out << tables << instruction << "using Kernel = " << kernel << R"(;
 
-extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm)
+extern "C" __global__ void __launch_bounds__(Kernel::threads, config.blocks_per_sm))"
+      << (c.clustered ? " __cluster_dims__(config.depth_splits)" : "") << R"(
     forward(const __grid_constant__ )"
       << (c.mapped ? "MappedParams" : "ForwardParams") << R"( params) {
   Kernel::run(params);
@@ -262,15 +264,21 @@ std::string warpgroup_source(const GemmConfig& c, const RowPlan& plan) {
 
 std::string turn_source(Math math, device::TurnLoad load) {
   const char* const names[] = {"element", "pair", "vector"};
-  return "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\nusing Turn = TurnX<" + text(math) +
-         ", TurnLoad::" + names[int(load)] + R"(>;
-
-extern "C" __global__ void __launch_bounds__(Turn::most_threads) turn(const __grid_constant__ TurnParams params) {
-  Turn::run(params);
+  std::ostringstream out;
+  out << "#include \"turn_x.cuh\"\n\nnamespace tconv::device {\n\n";
+  for (const bool few : {false, true}) {
+    const std::string turn =
+        "TurnX<" + text(math) + ", TurnLoad::" + names[int(load)] + ", " + (few ? "1" : "turn_depth") + ">";
+    out << "extern \"C\" __global__ void __launch_bounds__(" << turn << "::most_threads) "
+        << turn_entry(few ? 1 : device::turn_depth) << "(const __grid_constant__ TurnParams params) {\n  " << turn
+        << "::run(params);\n}\n\n";
+  }
+  out << "}  // namespace tconv::device\n";
+  return out.str();
 }
 
-}  // namespace tconv::device
-)";
+const char* turn_entry(int item_slices) {
+  return item_slices == 1 ? "turn_slices" : "turn";
 }
 
 std::string weight_scales_source() {

@@ -15,6 +15,8 @@ std::string gemm_source(const device::GemmConfig& config, const RowPlan& rows);
 std::string warpgroup_source(const device::GemmConfig& config, const RowPlan& rows);
 /// Entry point `turn(TurnParams)`.
 std::string turn_source(device::Math math, device::TurnLoad load);
+/// The entry whose threads take so many slices at a time.
+const char* turn_entry(int item_slices);
 /// Entry point `find(ScaleParams)`: the scales of weights that are split into halves.
 std::string weight_scales_source();
 /// Entry point `pack(PackParams)`. Reads of the configuration what fixes the packed order: fragments of

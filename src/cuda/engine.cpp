@@ -170,7 +170,12 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   if (const ChosenTile chosen = s.tiles.choose(s.packings, shape_, access, workspace); chosen.packing) {
     gemm->config = chosen.tile.config, gemm->packing = chosen.packing;
     gemm->kernel = get_kernel(forward_request(gemm->config, chosen.packing->plan.rows), s.device);
-    if (gemm->config.turned) gemm->turn = get_kernel(turn_request(gemm->config, access), s.device);
+    if (gemm->config.turned) {
+      const device::TurnParams turn = device::turn_params(
+          gemm->config,
+          device::forward_params(gemm->config, shape_.batch, int3(shape_.input), int3(shape_.output)));
+      gemm->turn = get_kernel(turn_request(gemm->config, access, turn.item_slices), s.device);
+    }
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;

@@ -12,14 +12,16 @@ struct NamedPanels {
   PreferredPanels panels;
 };
 constexpr NamedPanels named_panels[] = {
-    {"turned", {.turned = true}},                     // x that is turned before
-    {"once", {.turned = true, .turned_once = true}},  // and once for all boxes
-    {"mapped", {.mapped = true}},                     // x that is copied as it lies
-    {"split", {.turned = true, .depth_splits = 2}},   // tiles that share sums
-    {"turns", {.in_turns = true}},                    // warpgroups that multiply in turns
-    {"joined", {.product_rows = 2}},                  // products that cover several rows
-    {"runs", {.whole_rows = true}},                   // several rows of outputs in one run
-    {"loaders", {.loaders = 2}},                      // two warpgroups that fill panels
+    {"turned", {.turned = true}},                              // x that is turned before
+    {"once", {.turned = true, .turned_once = true}},           // and once for all boxes
+    {"mapped", {.mapped = true}},                              // x that is copied as it lies
+    {"split", {.turned = true, .depth_splits = 2}},            // tiles that share sums
+    {"clusters", {.clustered = true}},                         // two of them, as blocks of a cluster
+    {"turned_clusters", {.turned = true, .clustered = true}},  // the same of turned x
+    {"turns", {.in_turns = true}},                             // warpgroups that multiply in turns
+    {"joined", {.product_rows = 2}},                           // products that cover several rows
+    {"runs", {.whole_rows = true}},                            // several rows of outputs in one run
+    {"loaders", {.loaders = 2}},                               // two warpgroups that fill panels
 };
 
 PreferredPanels panels_named(const char* wanted) {
@@ -45,9 +47,10 @@ Preferences preferences() {
 
 bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c) {
   return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
-         c.turned_once >= preferred.turned_once && c.in_turns >= preferred.in_turns &&
-         c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
-         c.whole_rows >= preferred.whole_rows && c.loaders >= preferred.loaders;
+         c.clustered == preferred.clustered && c.turned_once >= preferred.turned_once &&
+         c.in_turns >= preferred.in_turns && c.depth_splits >= preferred.depth_splits &&
+         c.product_rows >= preferred.product_rows && c.whole_rows >= preferred.whole_rows &&
+         c.loaders >= preferred.loaders;
 }
 
 void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices) {

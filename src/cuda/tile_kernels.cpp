@@ -15,9 +15,10 @@ KernelRequest forward_request(const device::GemmConfig& c, const RowPlan& rows) 
           c.teams ? device::team_shared_bytes(c) : device::shared_bytes(c)};
 }
 
-KernelRequest turn_request(const device::GemmConfig& c, const Access& access) {
+KernelRequest turn_request(const device::GemmConfig& c, const Access& access, int item_slices) {
   const bool vectors = access.x_channels_last && access.x_vector == 4;
-  return {turn_source(c.math, device::turn_load(c, vectors)), "turn", device::turn_shared_bytes(c.math)};
+  return {turn_source(c.math, device::turn_load(c, vectors)), turn_entry(item_slices),
+          device::turn_shared_bytes(c.math)};
 }
 
 namespace {

@@ -9,7 +9,7 @@ namespace tconv::cuda {
 
 KernelRequest forward_request(const device::GemmConfig& config, const RowPlan& rows);
 /// Of a tile whose x is turned before.
-KernelRequest turn_request(const device::GemmConfig& config, const Access& access);
+KernelRequest turn_request(const device::GemmConfig& config, const Access& access, int item_slices);
 
 /// Begins a tile's kernel; where x is turned before, behind that.
 void launch_forward(const Kernel& kernel, const device::GemmConfig& config, const device::ForwardParams& params,

@@ -212,7 +212,7 @@ TEST_F(CompileHopper, TurnedX) {
           make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), false, 1, rows));
       const auto choices = price_warpgroup_tiles(g, math, rows, split ? few : shape, {}, {});
       const auto turned = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-        return choice.config.turned && (choice.config.depth_splits > 1) == split;
+        return choice.config.turned && !choice.config.clustered && (choice.config.depth_splits > 1) == split;
       });
       ASSERT_NE(turned, choices.end());
       const CompiledCode code = nvrtc_compile(warpgroup_source(turned->config, rows), "sm_90a");
@@ -265,6 +265,70 @@ TEST_F(CompileHopper, MappedX) {
       const CompiledCode code = nvrtc_compile(warpgroup_source(mapped->config, rows), "sm_90a");
       EXPECT_EQ(spilled_bytes(code.log), 0) << input[0];
       EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+    }
+}
+
+/// Tiles that share sums as blocks of a cluster: of x that is turned before, and that threads load.
+TEST_F(CompileHopper, Clusters) {
+  Layer layer;
+  layer.dims = 2, layer.in_channels = 512, layer.out_channels = 256, layer.kernel = {4, 4}, layer.stride = {2, 2};
+  layer.padding = {1, 1};
+  const Geometry g = geometry_of(layer);
+  for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::half, Math::f16})
+    for (const bool turned : {false, true}) {
+      RowPlan rows;
+      ASSERT_TRUE(
+          make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), false, 1, rows));
+      const auto choices = price_warpgroup_tiles(g, math, rows, shape_of(layer, 4, {8, 8}), {}, {});
+      const auto clustered = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+        return choice.config.clustered && choice.config.turned == turned;
+      });
+      ASSERT_NE(clustered, choices.end());
+      const CompiledCode code = nvrtc_compile(warpgroup_source(clustered->config, rows), "sm_90a");
+      EXPECT_EQ(spilled_bytes(code.log), 0) << "math " << int(math) << ", turned " << turned;
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+    }
+}
+
+/// Tiles that store whole rows of all phases along the height, some of which have no taps; x turned once for all
+/// boxes; and pairs of steps.
+TEST_F(CompileHopper, WholeRowsAndPairs) {
+  const auto layer_of = [](std::int64_t in, std::int64_t out, Extents kernel, Extents dilation) {
+    Layer layer;
+    layer.dims = 3, layer.in_channels = in, layer.out_channels = out, layer.kernel = kernel;
+    layer.stride = {2, 2, 2}, layer.padding = {1, 1, 1}, layer.dilation = dilation;
+    return layer;
+  };
+  struct Wanted {
+    Layer layer;
+    bool whole, once, paired;
+  };
+  const Wanted layers[] = {{layer_of(32, 32, {3, 3, 3}, {1, 1, 1}), true, false, false},
+                           {layer_of(32, 32, {3, 3, 3}, {1, 1, 1}), true, true, false},
+                           {layer_of(32, 64, {3, 3, 3}, {2, 2, 2}), true, false, false},
+                           {layer_of(8, 32, {3, 5, 5}, {1, 1, 1}), false, false, true}};
+  for (const Wanted& wanted : layers)
+    for (const Math math : {Math::tf32, Math::f16}) {
+      const int per_word = device::channels_per_word(math);
+      if (wanted.paired && per_word == 1) continue;
+      const Geometry g = geometry_of(wanted.layer);
+      RowPlan rows;
+      ASSERT_TRUE(make_wide_row_plan(g, per_word, 1, false, 1, rows));
+      if (wanted.whole) rows = with_whole_rows(g, per_word, 1, rows).value();
+      EXPECT_EQ(rows.paired, wanted.paired);
+      const Shape shape = shape_of(wanted.layer, 4, {32, 64, 64});
+      Access access;
+      access.x_vector = 2;
+      const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
+      const auto found = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
+        return choice.config.whole_rows >= wanted.whole && choice.config.turned_once == wanted.once;
+      });
+      ASSERT_NE(found, choices.end());
+      const CompiledCode code = nvrtc_compile(warpgroup_source(found->config, rows), "sm_90a");
+      // Addresses may wait in memory while a tile is stored.
+      EXPECT_LE(spilled_bytes(code.log), 1024) << "math " << int(math);
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+      EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), "sm_90a"));
     }
 }
 

@@ -12,6 +12,7 @@
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/kernels/sizes/block.cuh"
 #include "cuda/kernels/sizes/general.cuh"
@@ -413,7 +414,7 @@ TEST(Tiles, EveryTileOfWarpgroupsFitsTheDevice) {
   std::mt19937 rng(15);
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
   const DeviceLimits limits;
-  std::int64_t split = 0;
+  std::int64_t split = 0, clustered = 0;
   for (int round = 0; round < 200; ++round) {
     Geometry g = random_geometry(rng);
     g.group_in = pick(16, 800), g.group_out = pick(17, 200);
@@ -439,9 +440,19 @@ TEST(Tiles, EveryTileOfWarpgroupsFitsTheDevice) {
       ASSERT_LE(c.blocks_per_sm * (device::team_shared_bytes(c) + 1024), limits.shared_per_multiprocessor);
       ASSERT_LE(c.depth_splits, device::chunks_of(c));
       split += c.depth_splits > 1;
+      if (!c.clustered) continue;
+      // Clusters are whole on any number of multiprocessors, and their blocks take equally many tiles.
+      const auto p = device::forward_params(c, shape.batch, int3(shape.input), int3(shape.output));
+      ASSERT_EQ(p.tiles % c.depth_splits, 0);
+      for (const int multiprocessors : {1, 2, 7, 132})
+        if (multiprocessors * c.blocks_per_sm > 1) {
+          ASSERT_EQ(device::launch_of(c, p, multiprocessors).blocks % unsigned(c.depth_splits), 0u);
+        }
+      ++clustered;
     }
   }
   EXPECT_GT(split, 1000);
+  EXPECT_GT(clustered, 1000);
 }
 
 TEST(Tiles, EveryTileOfTheMarchFitsTheDeviceAndCoversTheShape) {

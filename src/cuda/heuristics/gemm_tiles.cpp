@@ -120,7 +120,8 @@ std::vector<Int3> boxes_for(int columns, const Int3& positions) {
 
 GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   GemmConfig c{};
-  c.team_blocks = c.box_parts = c.depth_splits = c.loaders = c.run_rows = 1, c.octet_group = rows.octet_group;
+  c.clustered = false, c.team_blocks = c.box_parts = c.depth_splits = c.loaders = c.run_rows = 1,
+  c.octet_group = rows.octet_group;
   c.math = math;
   c.groups = int(g.groups), c.group_in = int(g.group_in), c.group_out = int(g.group_out);
   c.kernel = int3(g.kernel), c.stride = int3(g.stride), c.padding = int3(g.padding), c.dilation = int3(g.dilation);

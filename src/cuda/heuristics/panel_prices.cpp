@@ -41,12 +41,13 @@ constexpr double scale_latency = 751;        // of the largest number of a chunk
 // last.
 constexpr double half_put = 3.15;
 constexpr double half_slice_put = 0.665;
-constexpr double tile_latency = 752;     // its place and its runs worked out
-constexpr double pass_latency = 66.6;    // of the epilogue
-constexpr double window_latency = 46;    // and more of one whose runs start at whole sectors
-constexpr double joined_latency = 3.89;  // and more for each other row that the product covers
-constexpr double part_latency = 157;     // of the part of a sum that another tile has left
-constexpr double issue_cycles = 2.02;    // of a warp, for an instruction outside the products
+constexpr double tile_latency = 752;      // its place and its runs worked out
+constexpr double pass_latency = 66.6;     // of the epilogue
+constexpr double window_latency = 46;     // and more of one whose runs start at whole sectors
+constexpr double joined_latency = 3.89;   // and more for each other row that the product covers
+constexpr double part_latency = 157;      // of the part of a sum that another tile has left
+constexpr double cluster_latency = 1000;  // of the sums that the other block of a cluster gives
+constexpr double issue_cycles = 2.02;     // of a warp, for an instruction outside the products
 constexpr double launch_latency = 296;
 constexpr double warpgroup_latency = 970;        // and for each warpgroup of a block
 constexpr double member_latency = 164;           // of a chunk, for each other channel block that reads its panel
@@ -69,6 +70,7 @@ constexpr double joined_vector_instructions = 38.9;
 constexpr double flat_vector_instructions = 66.2;
 constexpr double part_staged_latency = 296;
 constexpr double turn_latency = 4510;  // of the kernel that turns x, and from its end to the next one's begin
+constexpr double early_turn_latency = 3000;  // the same where it begins before the kernel before it ends
 // Of x that is turned, bytes a cycle of a multiprocessor: of x itself, and of panels; and of those that are
 // scaled, for which the inputs of a panel are read twice, from near.
 constexpr double turn_read_rate = 152;
@@ -102,7 +104,10 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
       turned * device::element_bytes(c) * device::channels_per_word(c) / (4 * device::weight_parts(c));
   const double through_memory = (read + turned - cache_bytes) / turned_memory_rate;
   const double cycles = std::max(slower * (x / turn_read_rate + written), through_memory);
-  return turn_latency + cycles / limits.multiprocessors;
+  device::ForwardParams call{};  // of which this takes sizes
+  call.batch = int(shape.batch), call.boxes = boxes_of(c, shape);
+  const double latency = device::turn_params(c, call).little ? early_turn_latency : turn_latency;
+  return latency + cycles / limits.multiprocessors;
 }
 
 }  // namespace
@@ -142,7 +147,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double ragged = c.window > 1 || c.channel_rows ? 0 : boxes.w == 1 ? ragged_row_bytes : ragged_bytes;
   const double overlap = c.window > 1 ? double(device::box_advance(c)) / c.box.w : 1;
   const double written = types * outputs * overlap * element / c.depth_splits;
-  const double shared_sums = c.depth_splits > 1 ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
+  const double shared_sums =
+      c.depth_splits > 1 && !c.clustered ? types * 2 * 4.0 * device::member_sums(c) : 0;  // left, and read
   const double stored = written + runs / c.depth_splits * ragged + shared_sums;  // partial sectors meet in L2
   const double x_unique =
       c.x_phases * device::box_positions(c) * double(c.group_in) * element / rows.channel_blocks;
@@ -195,11 +201,13 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                             : c.product_rows > 1 ? joined_vector_instructions
                                                                                  : vector_instructions)) *
                                                issue_cycles;
+  const double stored_here = c.clustered ? 0.5 : 1;
   const double epilogue =
       c.channel_rows
           ? channels_stored
-          : passes * (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
-                (staged + vectors + described) * issue_cycles;
+          : stored_here * passes *
+                    (pass_latency + (c.window > 1 ? window_latency : 0) + (c.product_rows - 1) * joined_latency) +
+                stored_here * (staged + vectors + described) * issue_cycles;
   const int lanes = device::panel_lanes(c), unit = device::panel_unit(c);
   const double units = device::panel_units(c, lanes) * device::panel_depth(c, lanes);
   const bool as_it_is = c.x_channels_last && !device::scales(c.math);
@@ -247,8 +255,10 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                        tile_latency;
   // The last one stores when all others are done; behind the last tile nothing is filled.
   const double last_stored = c.in_turns ? (std::min(epilogue, (warpgroups - 1) * own) - unfilled) / types : 0;
-  const double added =
-      c.depth_splits > 1 ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c)) : 0;
+  const double added = c.clustered ? cluster_latency + 5.0 * panel_positions(c)
+                       : c.depth_splits > 1
+                           ? part_latency * 4 + c.depth_splits * (part_latency + 5.0 * panel_positions(c))
+                           : 0;
   const TeamRounds teams(c, shape, limits);
   const double together = teams.together(resources, limits);
   // The first panel, and weights that stay, come at the same time.

@@ -226,7 +226,12 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
            c.depth_splits <= std::min(most_splits, device::chunks_of(c)) && tiles * (c.depth_splits - 1) < teams;
            c.depth_splits *= 2)
         if (fits(c, limits)) choices.push_back({c, panel_cycles(c, rows, shape, limits)});
-      c.depth_splits = 1;
+      // As a cluster, where each block has one of them at most.
+      c.depth_splits = 2, c.clustered = true;
+      if (device::allows_clusters(c) && steps.types == c.types && c.depth_splits <= device::chunks_of(c) &&
+          tiles * c.depth_splits <= teams && !limits.exported && fits(c, limits))
+        choices.push_back({c, panel_cycles(c, rows, shape, limits)});
+      c.depth_splits = 1, c.clustered = false;
     };
     c.in_turns = false;
     for (const auto& [loaders, buffers] : {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}}) {

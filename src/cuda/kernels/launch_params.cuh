@@ -74,6 +74,7 @@ struct TurnParams {
   int slice_stride, panel_stride;  // in slices of an input
   bool scaled;
   int scale_place;           // of a panel's scale, where x is scaled; in slices as well
+  bool little;               // so few inputs that the kernel may begin early
   int threads;               // of a block
   int item_slices;           // slices of a position that a thread takes at a time: one, or `turn_depth`
   Divisor parts, all_parts;  // of a chunk, so taken; and of all
@@ -82,8 +83,9 @@ struct TurnParams {
   int arrival_count;
 };
 constexpr int turn_depth = 4;
-/// Threads of a block at most, and where they do not share a panel.
-constexpr int most_turn_threads = 512, turn_threads = 256;
+/// Threads of a block at most, by the slices that each takes at a time; and where they do not share a panel.
+constexpr int most_turn_threads(int item_slices) { return item_slices == 1 ? 1024 : 512; }
+constexpr int turn_threads = 256;
 
 struct PackParams {
   const void* weight;

@@ -58,6 +58,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
 constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multiprocessors) {
   const long long most = (long long)multiprocessors * c.blocks_per_sm;
   if (!c.teams) return at_most(tiles, most);
+  if (c.clustered) return at_most(tiles, most / c.depth_splits * c.depth_splits);
   if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
   const long long sets = block_sets_of(c);
   return sets * between(1, most / sets, parts_of(tiles / sets, c.teams));
@@ -107,14 +108,14 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.panel_stride = c.turned_once ? weight_parts(c) * t.slices * inputs : panel_bytes(c) / 16;
   t.scaled = scales(c.math), t.scale_place = panel_scale_place(c) / 16;
   t.inputs = parts_of(p.batch, c.images) * volume(t.boxes) * inputs;
-  // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
   constexpr int little = 256 * turn_threads;
-  const bool few = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little &&
-                   (!t.scaled || t.tile_units.by * t.slices <= most_turn_threads);
-  t.item_slices = few ? 1 : turn_depth;
+  t.little = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little;
+  // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
+  const bool fits_threads = !t.scaled || t.tile_units.by * t.slices <= most_turn_threads(1);
+  t.item_slices = t.little && fits_threads ? 1 : turn_depth;
   t.parts = parts_of(t.slices, t.item_slices), t.all_parts = t.all_chunks.by * t.parts.by;
   const int items = t.tile_units.by * t.parts.by;  // of a panel
-  t.threads = t.scaled ? min_of(round_up(items, warp_size), most_turn_threads) : turn_threads;
+  t.threads = t.scaled ? min_of(round_up(items, warp_size), most_turn_threads(t.item_slices)) : turn_threads;
   return t;
 }
 /// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
@@ -125,7 +126,7 @@ inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
   return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
 }
 inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
-  return c.depth_splits > 1 ? p.tiles / c.depth_splits * members_of(c) : 0;
+  return c.depth_splits > 1 && !c.clustered ? p.tiles / c.depth_splits * members_of(c) : 0;
 }
 /// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
 inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {
@@ -139,11 +140,11 @@ inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, Fo
   t.arrival_count = arrival_count(c, p);
 }
 
-/// Blocks that begin early would all go to the few multiprocessors with room beside the kernel before.
+/// Many blocks that begin early would all go to the few multiprocessors with room beside the kernel before.
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
   const long long items = p.scaled ? p.inputs / p.tile_inputs.by * p.all_chunks.by
                                    : parts_of(p.inputs / p.unit, p.threads) * p.all_parts.by;
-  return {unsigned(between(1, items, multiprocessors * 32)), unsigned(p.threads), false};
+  return {unsigned(between(1, items, multiprocessors * 32)), unsigned(p.threads), p.little};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
@@ -155,7 +156,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return scales(math) ? most_turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? most_turn_threads(1) / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 

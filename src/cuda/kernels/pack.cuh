@@ -6,6 +6,9 @@
 // A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
 // a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
 // neighbouring warps at the same time.
+//
+// The next kernel begins when this one has ended: so all that follow may read packed weights without waiting
+// (panel_gemm.cuh).
 #pragma once
 
 #include "mma/split.cuh"
@@ -110,7 +113,7 @@ __device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_siz
 /// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
-  ptx::begin_after_previous();
+  ptx::wait_for_previous();
   constexpr bool paired = C.chunk_words < 8;
   constexpr int tiles = row_tiles_of(C), tile_words = warp_size * 4, step_words = tiles * tile_words;
   const int lane = lane_index();
@@ -138,13 +141,14 @@ __device__ void pack_fragments(const PackParams& p) {
       if (at.first_tile + i < tiles)
         reinterpret_cast<uint4*>(at.packed + (at.first_tile + i) * tile_words)[lane] = fragments[i];
   }
+  ptx::leave_for_next();
 }
 
 /// [type][group][channel block][octet / group][step][octet of the group][part][row / 8][word / 4][row % 8][4]: operands
 /// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
-  ptx::begin_after_previous();
+  ptx::wait_for_previous();
   constexpr bool paired = C.chunk_words < 8;
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
   constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
@@ -195,6 +199,7 @@ __device__ void pack_rows(const PackParams& p) {
       }
     }
   }
+  ptx::leave_for_next();
 }
 
 }  // namespace tconv::device

@@ -17,7 +17,7 @@
 // bits wgmma takes it as it lies, and one thread copies that by a tensor map.
 //
 // Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
-// last one to come adds them all, always in the same order, and stores.
+// last one to come adds them all, always in the same order, and stores. Or two are a cluster, and each adds half.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
@@ -25,6 +25,7 @@
 // C is the configuration (gemm_config.cuh), Tables the generated tables, Wgmma the instruction (codegen.cpp).
 #pragma once
 
+#include "panel/cluster_sums.cuh"
 #include "panel/fill.cuh"
 #include "panel/products.cuh"
 #include "panel/roles.cuh"
@@ -69,9 +70,13 @@ struct PanelGemm {
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
       for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
+      for (int i = 0; i < clustered_barriers(C); ++i) ptx::barrier_init(Shared::sums_full(i), 1);
       ptx::barrier_init_fence();
     }
-    __syncthreads();
+    if constexpr (C.clustered)
+      ptx::cluster_sync();
+    else
+      __syncthreads();
     const Shared shared(Roles::team());
     if (Roles::Loaders::index() < Roles::loaders) {
       ptx::registers_decrease<loading_registers(C)>();
@@ -84,10 +89,8 @@ struct PanelGemm {
 
   __device__ static void load(const ForwardParams& p, const Shared& shared) {
     constexpr bool resident = C.resident_steps > 0;
-    if (resident && threadIdx.x == 0) {
-      Roles::wait_for_previous();
+    if (resident && threadIdx.x == 0)
       load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
-    }
     if constexpr (copies_x(C)) {
       // A warp for x, and one for the weights of each channel block.
       static_assert(C.team_blocks <= 3 && C.loaders == 1);
@@ -119,7 +122,10 @@ struct PanelGemm {
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
     PanelTurns<C> turns;
+    SumsOfCluster<C> added;
     const typename PanelOperands<C, Tables>::First first(shared);
+    // Before anything but parameters and packed weights is read, and before outputs are written (pack.cuh).
+    ptx::wait_for_previous();
     for (Schedule schedule(p, Roles::team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);
@@ -140,7 +146,9 @@ struct PanelGemm {
       } else {
         PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, tile, shared, first, weights, panel, turns);
       }
-      if constexpr (C.depth_splits > 1) {
+      if constexpr (C.clustered) {
+        added.add(tile, sum, memory);
+      } else if constexpr (C.depth_splits > 1) {
         unsigned char* const first = shared.store + Roles::member() * warps * panel_store_bytes(C);
         if (!PartialSums<C, Tables>::add(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }

@@ -29,8 +29,9 @@ struct Select<false, A, B> {
 
 /// The tiles of a team: every `stride`th from its own. Where types without taps are filled, so many from one to the
 /// next that a team has all types of a box, one after the other: teams have equal work then.
-template <GemmConfig C, class Tables>
+template <GemmConfig C, class TablesOfTypes>
 struct TeamSchedule {
+  using Tables = TablesOfTypes;
   static constexpr bool resident = C.resident_steps > 0;
   static constexpr int in_turn = C.fills ? C.types : 1;
   static_assert(!C.fills || (!resident && C.depth_splits == 1));

@@ -17,12 +17,12 @@
 
 namespace tconv::device {
 
-template <Math M, TurnLoad L>
+template <Math M, TurnLoad L, int Depth>
 struct TurnX {
   using Element = typename ElementFor<M>::Type;
   static constexpr int per_word = channels_per_word(M), channels = 4 * per_word;
   static constexpr bool scaled = scales(M);
-  static constexpr int most_threads = scaled ? most_turn_threads : turn_threads;
+  static constexpr int most_threads = scaled ? most_turn_threads(Depth) : turn_threads;
   static constexpr int unit = L == TurnLoad::pair ? 2 : 1;  // inputs of a thread
   using Load = typename WordOf<L == TurnLoad::vector ? 16 : unit* int(sizeof(Element))>::Type;
   static constexpr int loads = L == TurnLoad::vector ? channels * int(sizeof(Element)) / 16 : channels;
@@ -33,41 +33,45 @@ struct TurnX {
 
   // Turned x is at most a gibibyte: 31 bits count its inputs.
   __device__ static void run(const TurnParams& p) {
-    // In this order: what the kernel before wrote, the next one reads without waiting for it (panel_gemm.cuh).
-    ptx::wait_for_previous();
     ptx::let_next_begin();
-    for (int i = int(blockIdx.x * blockDim.x + threadIdx.x); i < p.arrival_count; i += int(gridDim.x * blockDim.x))
-      p.arrivals[i] = 0;
-    if (p.item_slices == 1)
-      turn<1>(p);
+    if constexpr (scaled)
+      turn_panels(p);
     else
-      turn<turn_depth>(p);
+      turn_units(p);
   }
 
  private:
-  template <int Depth>
-  __device__ static void turn(const TurnParams& p) {
-    if constexpr (scaled)
-      turn_panels<Depth>(p);
-    else
-      turn_units<Depth>(p);
-  }
+  struct Item;
 
-  template <int Depth>
   __device__ static void turn_units(const TurnParams& p) {
     // Slices run fastest: where channels are last, those of a position share its lines.
     const int units = int(p.inputs) / unit, items = ceil_div(units, turn_threads) * p.all_parts.by;
-    for (int item = int(blockIdx.x); item < items; item += int(gridDim.x)) {
-      int block = item;
+    bool began = false;
+    for (int number = int(blockIdx.x); number < items; number += int(gridDim.x)) {
+      int block = number;
       const int part = p.all_parts.take(block), index = block * turn_threads + int(threadIdx.x);
       if (index >= units) continue;
       int chunk = part;
       const int first = p.parts.take(chunk) * Depth;
-      Item<Depth>(p, chunk, first, index * unit).store(p, 1);
+      Item item(p, chunk, first, index * unit);
+      if (!began) begin(p, item), began = true;
+      item.load();
+      item.store(p, 1);
     }
+    if (!began) begin(p);
   }
 
-  template <int Depth>
+  /// Waits for the kernel before. What a thread loads first comes into L2 meanwhile.
+  __device__ static void begin(const TurnParams& p, const Item& first) {
+    first.prefetch();
+    begin(p);
+  }
+  __device__ static void begin(const TurnParams& p) {
+    ptx::wait_for_previous();
+    for (int i = int(blockIdx.x * blockDim.x + threadIdx.x); i < p.arrival_count; i += int(gridDim.x * blockDim.x))
+      p.arrivals[i] = 0;
+  }
+
   __device__ static void turn_panels(const TurnParams& p) {
     const int panels = int(p.inputs) / p.tile_inputs.by * p.all_chunks.by;
     for (int panel = int(blockIdx.x); panel < panels; panel += int(gridDim.x)) {
@@ -77,25 +81,31 @@ struct TurnX {
         int other = i;
         const int fastest = (L == TurnLoad::vector ? p.parts : p.tile_units).take(other);
         const int place = L == TurnLoad::vector ? other : fastest, part = L == TurnLoad::vector ? fastest : other;
-        return Item<Depth>(p, chunk, part * Depth, tile * p.tile_inputs.by + place * unit);
+        return Item(p, chunk, part * Depth, tile * p.tile_inputs.by + place * unit);
       };
       const int first = int(threadIdx.x), end = p.tile_units.by * p.parts.by;
-      const Item<Depth> kept = item_at(first < end ? first : 0);
+      Item kept = item_at(first < end ? first : 0);
+      if (panel == int(blockIdx.x)) begin(p, kept);
+      kept.load();
       const auto each_item = [&](const auto& visit) {
         if (first < end) visit(kept);
-        for (int i = first + p.threads; i < end; i += p.threads) visit(item_at(i));
+        for (int i = first + p.threads; i < end; i += p.threads) {
+          Item item = item_at(i);
+          item.load();
+          visit(item);
+        }
       };
       u32 largest = 0;
-      each_item([&](const Item<Depth>& item) { largest = max(largest, item.largest()); });
+      each_item([&](const Item& item) { largest = max(largest, item.largest()); });
       largest = largest_of_block(largest);
       const bool finite = largest < infinity_bits;
       if (!finite) {
         largest = 0;
-        each_item([&](const Item<Depth>& item) { largest = max(largest, item.largest_finite()); });
+        each_item([&](const Item& item) { largest = max(largest, item.largest_finite()); });
         largest = largest_of_block(largest);
       }
       const u32 scale = scale_of_panel(largest);
-      each_item([&](const Item<Depth>& item) { item.store(p, scale == any_scale ? 1.f : power_of_two(scale)); });
+      each_item([&](const Item& item) { item.store(p, scale == any_scale ? 1.f : power_of_two(scale)); });
       if (threadIdx.x == 0)
         static_cast<uint4*>(p.turned)[i64(panel) * p.panel_stride + p.scale_place] = make_uint4(scale, finite, 0, 0);
     }
@@ -119,11 +129,13 @@ struct TurnX {
   }
 
   /// A few slices of a unit of inputs, from slice `first` of a chunk on; `chunk` counts those of all groups.
-  template <int Depth>
   struct Item {
     Slice slices[Depth];
     uint4* panel;
     int first, place;
+    const unsigned char* x;
+    u32 stride;
+    int there;  // channels, from the first one of the first slice on
 
     __device__ Item(const TurnParams& p, int chunk, int first_slice, int input) : first(first_slice) {
       // Places behind the last image of a tile are those of the next one that are outside of it.
@@ -139,14 +151,24 @@ struct TurnX {
                           unsigned(d) < unsigned(p.in.d);
       int group = chunk;
       const int channel = (p.chunks.take(group) * p.slices + first) * channels;
-      const unsigned char* const x = reinterpret_cast<const unsigned char*>(
-          static_cast<const Element*>(p.x) + image * p.xs.n + (i64(group) * p.group_in + channel) * p.xs.c +
-          (d * p.xs.d + h * p.xs.h + w * p.xs.w));
-      // Channels that are there, from the first one of the first slice on.
-      const int there = inside ? min(p.group_in - channel, (p.slices - first) * channels) : 0;
-#pragma unroll
-      for (int i = 0; i < Depth; ++i) slices[i] = load(x, u32(p.xs.c), i * channels, there);
+      x = reinterpret_cast<const unsigned char*>(static_cast<const Element*>(p.x) + image * p.xs.n +
+                                                 (i64(group) * p.group_in + channel) * p.xs.c +
+                                                 (d * p.xs.d + h * p.xs.h + w * p.xs.w));
+      stride = u32(p.xs.c);
+      there = inside ? min(p.group_in - channel, (p.slices - first) * channels) : 0;
       panel = static_cast<uint4*>(p.turned) + (i64(tile) * p.all_chunks.by + chunk) * p.panel_stride;
+    }
+
+    __device__ void load() {
+      asm volatile("" : "+l"(x));  // loads, which may move otherwise, stay behind what the thread has waited for
+#pragma unroll
+      for (int i = 0; i < Depth; ++i) slices[i] = TurnX::load(x, stride, i * channels, there);
+    }
+    /// Into L2, where it may be written until the kernel before is complete.
+    __device__ void prefetch() const {
+#pragma unroll
+      for (int channel = 0; channel < Depth * channels; channel += channels / loads)
+        if (channel < there) ptx::prefetch(ptx::further(x, stride, channel * int(sizeof(Element))));
     }
 
     __device__ void store(const TurnParams& p, float scale) const {

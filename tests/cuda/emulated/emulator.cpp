@@ -40,12 +40,17 @@ std::string emulated_source(std::string source, const std::string& entry, int sh
   }
   std::smatch params;
   std::regex_search(source, params, std::regex("__grid_constant__ (\\w+) params"));
+  const bool clusters = source.find("__cluster_dims__") != std::string::npos;
+  const std::string run = clusters ? "run_cluster(block, cluster, blocks, threads, tconv::device::memory"
+                                   : "run_block(block, blocks, threads";
   return "#include \"emulate.hpp\"\n" + source +
          "\nextern \"C\" void emulated_launch(unsigned blocks, unsigned threads, " +
          "const void* params) {\n  const auto& p = *static_cast<const tconv::device::" + params[1].str() +
          "*>(params);\n  emulation::shared_bytes = " + std::to_string(shared_bytes) +
-         ";\n  for (unsigned block = 0; block < blocks; ++block)\n" +
-         "    emulation::run_block(block, blocks, threads, [&] { tconv::device::" + entry + "(p); });\n}\n";
+         ";\n  const unsigned cluster = " + (clusters ? "tconv::device::config.depth_splits" : "1") +
+         ";\n  emulation::require(blocks % cluster == 0, \"a cluster that is not whole\");\n" +
+         "  for (unsigned block = 0; block < blocks; block += cluster)\n    emulation::" + run +
+         ", [&] { tconv::device::" + entry + "(p); });\n}\n";
 }
 
 }  // namespace

@@ -117,5 +117,51 @@ TEST_F(Emulation, TilesThatShareSums) {
   }
 }
 
+/// The same as blocks of a cluster, each of which takes one tile or several; x is turned before, or not.
+TEST_F(Emulation, ClustersThatShareSums) {
+  struct Split {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch;
+    const char* kind;
+    int multiprocessors;
+  };
+  using enum Layout;
+  const Split layers[] = {
+      {1, 64, 32, {9}, {8}, {4}, DType::f32, Precision::tf32, channels_first, 5, "clusters", 40},
+      {1, 72, 32, {9}, {8}, {4}, DType::f32, Precision::tf32, channels_first, 5, "turned_clusters", 6},
+      {2, 128, 64, {4, 4}, {4, 4}, {2, 2}, DType::f16, Precision::fp32, channels_first, 1, "clusters", 40},
+      {2, 80, 40, {3, 5}, {3, 3}, {1, 1}, DType::bf16, Precision::fp32, channels_first, 2, "turned_clusters", 40},
+      {1, 100, 70, {40}, {5}, {2}, DType::bf16, Precision::fp32, channels_first, 1, "clusters", 4},
+      {1, 48, 33, {150}, {4}, {2}, DType::f32, Precision::fp32, channels_first, 1, "clusters", 4},
+      {3,
+       48,
+       64,
+       {2, 2, 3},
+       {2, 3, 3},
+       {1, 1, 1},
+       DType::f32,
+       Precision::fp32,
+       channels_first,
+       1,
+       "turned_clusters",
+       40},
+      // Outputs of channels that are last are rows of all warps.
+      {1, 64, 32, {9}, {8}, {4}, DType::f16, Precision::fp32, channels_last, 5, "clusters", 40},
+  };
+  std::mt19937 rng(9);
+  for (const Split& split : layers) {
+    set("TCONV_PREFER_PANELS", split.kind);
+    Case c = case_of(split, &split - layers);
+    for (std::size_t d = 0; d < std::size_t(c.layer.dims); ++d) c.layer.padding[d] = c.layer.kernel[d] > 2;
+    c.batch = split.batch, c.multiprocessors = split.multiprocessors;
+    std::puts(check(c, rng).c_str());
+  }
+  EXPECT_EQ(families["panel of clusters"], 7);
+}
+
 }  // namespace
 }  // namespace tconv::cuda::emulated

@@ -2,9 +2,10 @@
 //
 // Every CUDA thread is a fiber. A fiber runs until it waits for others, at a barrier or a collective
 // instruction, and is resumed when they have come. A block whose fibers all wait for each other is a deadlock,
-// and said to be one. Blocks run one after the other; copies and products complete at once. What this finds is
-// wrong indices, wrong layouts, misaligned copies, missing or doubled outputs and barriers that do not match;
-// what it cannot find is a value used before an asynchronous instruction has delivered it.
+// and said to be one. Blocks run one after the other, those of a cluster in turns; copies and products complete at
+// once. What this finds is wrong indices, wrong layouts, misaligned copies, missing or doubled outputs and
+// barriers that do not match; what it cannot find is a value used before an asynchronous instruction has delivered
+// it.
 #pragma once
 
 #include <ucontext.h>
@@ -24,6 +25,7 @@
 #define __constant__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __align__(bytes)
 #define __shared__
 
@@ -175,7 +177,7 @@ inline void enter() {
   yield();
 }
 
-inline void run_block(unsigned index, unsigned grid, unsigned threads, const std::function<void()>& kernel) {
+inline void start_block(unsigned index, unsigned grid, unsigned threads, const std::function<void()>& kernel) {
   state = Block{};
   state.block.x = index, state.grid.x = grid, state.size.x = threads, state.kernel = kernel;
   state.fibers = std::vector<Fiber>(threads);
@@ -188,6 +190,10 @@ inline void run_block(unsigned index, unsigned grid, unsigned threads, const std
     f.context.uc_link = nullptr;
     makecontext(&f.context, enter, 0);
   }
+}
+
+/// Resumes the block's fibers until all are done, which it returns, or all wait.
+inline bool run_fibers() {
   for (;;) {
     const unsigned long long before = state.progress;
     bool alive = false;
@@ -196,9 +202,50 @@ inline void run_block(unsigned index, unsigned grid, unsigned threads, const std
       alive = true, state.current = &f;
       swapcontext(&state.scheduler, &f.context);
     }
-    if (!alive) return;
-    require(state.progress != before, "deadlock: every thread of a block waits");
+    if (!alive) return true;
+    if (state.progress == before) return false;
   }
+}
+
+/// Blocks of a cluster take turns: each runs until its threads wait. Those that do not run keep their shared
+/// memory here.
+struct Cluster {
+  std::vector<Block> blocks;
+  std::vector<std::vector<unsigned char>> memories;
+  unsigned running = 0;
+  NamedBarrier barrier;
+};
+inline Cluster cluster;
+
+inline void run_cluster(unsigned first, unsigned blocks, unsigned grid, unsigned threads, unsigned char* memory,
+                        const std::function<void()>& kernel) {
+  cluster = Cluster{};
+  cluster.blocks = std::vector<Block>(blocks);
+  cluster.memories.assign(blocks, std::vector<unsigned char>(shared_bytes));
+  for (unsigned i = 0; i < blocks; ++i) {
+    start_block(first + i, grid, threads, kernel);
+    std::swap(state, cluster.blocks[i]);
+  }
+  for (;;) {
+    bool alive = false, went_on = false;
+    for (unsigned i = 0; i < blocks; ++i) {
+      cluster.running = i;
+      std::swap(state, cluster.blocks[i]);
+      std::memcpy(memory, cluster.memories[i].data(), shared_bytes);
+      const unsigned long long before = state.progress;
+      alive = !run_fibers() || alive;
+      went_on = state.progress != before || went_on;
+      std::memcpy(cluster.memories[i].data(), memory, shared_bytes);
+      std::swap(state, cluster.blocks[i]);
+    }
+    if (!alive) return;
+    require(went_on, "deadlock: every thread of a cluster waits");
+  }
+}
+
+inline void run_block(unsigned index, unsigned grid, unsigned threads, const std::function<void()>& kernel) {
+  start_block(index, grid, threads, kernel);
+  require(run_fibers(), "deadlock: every thread of a block waits");
 }
 
 }  // namespace emulation

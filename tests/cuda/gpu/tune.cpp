@@ -264,7 +264,12 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
     try {
       const auto& config = candidate.choice.config;
       candidate.kernel = get_kernel(forward_request(config, candidate.rows), gpu());
-      if (config.turned) candidate.turn = get_kernel(turn_request(config, candidate.access), gpu());
+      if (config.turned) {
+        const Shape s = shape_of(candidate.problem.layer, candidate.problem.batch, candidate.problem.input);
+        const auto turn =
+            device::turn_params(config, device::forward_params(config, s.batch, int3(s.input), int3(s.output)));
+        candidate.turn = get_kernel(turn_request(config, candidate.access, turn.item_slices), gpu());
+      }
     } catch (const std::exception& error) {
       std::printf("%s: %s\n", candidate.problem.name.c_str(), error.what());
     }

@@ -26,6 +26,9 @@ struct PanelLines {
   /// Every output has one of a phase without taps behind it.
   static constexpr bool beside_gap = !whole_rows && C.width_phases == 1 && C.stride.w == 2;
 
+  /// Whether this block stores a half of the 16 rows: of those of a cluster, each does one.
+  static_assert(!C.clustered || halves == 1);
+  __device__ static bool stores(const Tile& tile, int half) { return !C.clustered || tile.split == half; }
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }

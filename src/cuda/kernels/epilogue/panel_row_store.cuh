@@ -31,6 +31,7 @@ struct PanelRowStore {
 #pragma unroll
     for (int first_half = 0; first_half < 2; first_half += Lines::halves) {
       if (C.rows < panel_rows && Lines::first_line(first_half) * C.width_slots >= C.rows) break;
+      if (!Lines::stores(tile, first_half)) continue;
       // Calls `stage(half)` for each half of the rows that is stored with this one.
       const auto each_half = [&](const auto& stage) {
 #pragma unroll

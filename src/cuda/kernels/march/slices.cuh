@@ -19,8 +19,9 @@ struct March {
 };
 
 /// The slices of x of all tiles of a block, each as a tile that is one slice deep.
-template <GemmConfig C, class Tables>
+template <GemmConfig C, class TablesOfTypes>
 struct MarchSchedule {
+  using Tables = TablesOfTypes;
   TeamSchedule<C, Tables> tiles;
   int slice = 0;
   bool began = false;  // the march through the tile

@@ -19,6 +19,7 @@ struct PanelFill {
   static constexpr int chunks = chunks_of(C);
   static constexpr bool scaled = scales(C.math);
   using Loaders = typename Roles::Loaders;
+  using Tables = typename Schedule::Tables;
   using Panel = XPanel<C, Loaders>;
 
   /// Chunks of x, one after the other and tile after tile.
@@ -26,12 +27,13 @@ struct PanelFill {
     const ForwardParams& p;
     Schedule schedule;
     typename Panel::Loader loader;
-    int chunk = 0;
+    int chunk = 0, first = 0, end = 0;  // of the tile
 
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
     __device__ void seek() {
       Tile tile;
       if (!schedule.seek_products(p, tile)) return;
+      chunk = first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       if (schedule.begins_tile())
         loader.seek(p, tile);
       else
@@ -41,9 +43,8 @@ struct PanelFill {
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
-      buffer.begins_tile = chunk == 0 && schedule.begins_tile();
-      if (++chunk == chunks) {
-        chunk = 0;
+      buffer.begins_tile = chunk == first && schedule.begins_tile();
+      if (++chunk == end) {
         schedule.advance();
         seek();
       }
@@ -54,7 +55,7 @@ struct PanelFill {
   /// Fills panels from one buffer while the other is being loaded, where there are two.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
-    Roles::wait_for_previous();
+    ptx::wait_for_previous();
     source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;

@@ -4,7 +4,6 @@
 
 #include "gemm_config.cuh"
 #include "ptx/barrier.cuh"
-#include "ptx/launch.cuh"
 
 namespace tconv::device {
 
@@ -29,12 +28,6 @@ struct PanelRoles {
   struct Member {
     __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
   };
-
-  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
-  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
-  __device__ static void wait_for_previous() {
-    if constexpr (!C.turned) ptx::wait_for_previous();
-  }
 };
 
 }  // namespace tconv::device

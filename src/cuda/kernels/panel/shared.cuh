@@ -35,6 +35,9 @@ struct PanelShared {
   /// The ring of weights of a channel block.
   __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
   __device__ static u32 weights_resident() { return PanelShared(0).barriers - 8; }
+  /// Of a warp that multiplies, where sums come from the other block of a cluster.
+  __device__ static u32 sums_full(int warp) { return PanelShared(C.teams).barriers + warp * 8; }
+  __device__ static u32 sums_empty(int warp) { return sums_full(clustered_barriers(C) / 2 + warp); }
   /// Of a warpgroup that multiplies, where they take turns.
   __device__ static u32 turn(int index) { return PanelShared(C.teams).barriers + index * 8; }
 };

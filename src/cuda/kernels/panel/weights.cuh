@@ -21,6 +21,7 @@ struct StreamedWeights {
   TeamSchedule<C, Tables> schedule;
   const unsigned char* packed = nullptr;  // of the tile
   int steps = 0, chunk = 0, step = 0;     // of the next slab
+  int end = 0;                            // of the tile's chunks
   Ring<C.stages> next;
   Ring<C.stages> before;  // the one used last, where that is still to be filled again
   bool waits = false;
@@ -28,7 +29,6 @@ struct StreamedWeights {
   __device__ StreamedWeights(const ForwardParams& params, const Shared& s)
       : p(params), shared(s), schedule(params, Roles::team()) {
     seek();
-    Roles::wait_for_previous();
 #pragma unroll 1
     for (int slot = 0; slot < C.stages; ++slot)
       if (Roles::part() == 0) copy(slot);
@@ -38,6 +38,7 @@ struct StreamedWeights {
     if (!schedule.seek_products(p, tile)) return;
     tile.channel_block += Roles::block();
     steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+    chunk = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
   }
   __device__ void copy(int slot) {
     if (schedule.done()) return;
@@ -47,8 +48,7 @@ struct StreamedWeights {
     step += group_steps;
     if (step == steps) {
       step = 0;
-      if (++chunk == chunks_of(C)) {
-        chunk = 0;
+      if (++chunk == end) {
         schedule.advance();
         seek();
       }
@@ -75,7 +75,6 @@ template <GemmConfig C>
 struct ResidentWeights {
   Ring<1> next;
   __device__ ResidentWeights(const ForwardParams&, const PanelShared<C>&) {
-    PanelRoles<C>::wait_for_previous();
     ptx::barrier_wait(PanelShared<C>::weights_resident(), 0);
   }
   __device__ void refill(const Ring<1>&) {}
@@ -89,12 +88,11 @@ struct CopiedWeights {
   using Shared = PanelShared<C>;
   const Shared& shared;
   Ring<C.stages> next;
-  __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) { Roles::wait_for_previous(); }
+  __device__ CopiedWeights(const ForwardParams&, const Shared& s) : shared(s) {}
   __device__ void refill(const Ring<C.stages>& used) { release(shared.weights_empty(Roles::block(), used.slot)); }
 
   /// What the loading thread does for a channel block.
   __device__ static void copy(const ForwardParams& p, const Shared& shared, int block) {
-    Roles::wait_for_previous();
     Ring<C.stages> ring;
     Tile tile;
     for (TeamSchedule<C, Tables> schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {

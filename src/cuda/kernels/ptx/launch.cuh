@@ -1,5 +1,5 @@
 // griddepcontrol (sm_90): a kernel that begins while the one before it ends. Kernels are launched so, but for the one
-// that turns x (launch_rules.cuh), and wait themselves before they read or write memory.
+// that turns much of x (launch_rules.cuh), and wait themselves before they read or write memory.
 #pragma once
 
 #include "base.cuh"
@@ -15,6 +15,10 @@ __device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;"
 __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_previous() {}
 #endif
+
+/// At the end of a kernel that never says that the next one may begin: that one begins when all blocks have ended, and
+/// what this thread has written is there for it without waiting.
+__device__ inline void leave_for_next() { __threadfence(); }
 
 /// Of a kernel that has nothing to prepare.
 __device__ inline void begin_after_previous() {

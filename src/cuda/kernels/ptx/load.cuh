@@ -28,6 +28,9 @@ __device__ inline void load(uint4& value, const unsigned char* from) {
       : "l"(from));
 }
 
+/// Into L2, as it is there: this may come before what writes it is complete.
+__device__ inline void prefetch(const unsigned char* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
 /// What other blocks of this kernel have written.
 __device__ inline float load_fresh(const float* from) {
   float value;

@@ -84,13 +84,18 @@ constexpr int staged_pitch(const GemmConfig& c) {
   return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
 }
 
+/// Sums of a warp that the other block of its cluster adds and stores: of half of its 16 rows.
+constexpr int clustered_sums(const GemmConfig& c) { return 8 * c.panel_columns * c.position_tiles; }
+
 /// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
   // more than the last panel.
   const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
-  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
-  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
+  // A warpgroup agrees here on who is last; or a warp receives the sums of its half of the rows.
+  const int added = c.clustered ? clustered_sums(c) * 4 : c.depth_splits > 1 ? 16 : 0;
+  const int read = max_of(beyond, added);
+  if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
     return max_of(round_up(staged, 16), read);
   }

@@ -15,15 +15,23 @@ constexpr int panel_resident_bytes(const GemmConfig& c) {
   return round_up(c.team_blocks * resident_bytes(c), panel_alignment(c));
 }
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
+/// Of each warp that multiplies, where sums come from another block: they are there, and there is room for more.
+constexpr int clustered_barriers(const GemmConfig& c) { return c.clustered ? 2 * 4 * multiplying_warpgroups(c) : 0; }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
+  const int turns = c.in_turns ? multiplying_warpgroups(c) : 0;
   return 128 + panel_resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+         (c.teams * panel_team_barriers(c) + 1 + turns + clustered_barriers(c)) * 8;
 }
 
 /// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
 constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
 constexpr int partial_bytes(const GemmConfig& c) {
-  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+  return c.depth_splits > 1 && !c.clustered ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
+
+/// Whether the blocks of a cluster may share sums: a warp's rows are stored in two halves, and each stores one.
+constexpr bool allows_clusters(const GemmConfig& c) {
+  return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && panel_passes(c) == 2 && !c.fills;
 }
 
 /// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all

@@ -60,8 +60,9 @@ struct XPanel {
 
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
       channel_stride = u32(p.xs.c), inside = 0;
-      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
-                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
+      const Element* const first =
+          static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+          (i64(tile.group) * C.group_in + (first_chunk(C, tile.split) * slices + group()) * channels) * p.xs.c;
       constexpr Int3 extent = x_extent(C);
       constexpr int row_inputs = C.x_phases * extent.w;
       const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,

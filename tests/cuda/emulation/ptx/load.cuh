@@ -13,6 +13,8 @@ void load(Value& value, const unsigned char* from) {
   value = *reinterpret_cast<const Value*>(from);
 }
 
+inline void prefetch(const unsigned char*) {}
+
 inline float load_fresh(const float* from) { return *from; }
 
 }  // namespace tconv::device::ptx
