@@ -76,7 +76,7 @@ struct MarchGemm {
     const typename Products::Operands operands(shared);
     typename Products::Panels panel;
     Buffers staged;
-    // What the storing warpgroup has brought: channels' outputs before the first slice is staged.
+    Roles::channels_described();
     ptx::barrier_wait(shared.weights_resident(), 0);
     for (Schedule schedule(p, 0); !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);
@@ -103,9 +103,9 @@ struct MarchGemm {
   __device__ static void store(const ForwardParams& p, const Shared& shared) {
     ptx::wait_for_previous();
     Schedule schedule(p, 0);
-    describe_channels(p, schedule, shared);
-    ptx::named_sync(2, warpgroup_size);
     if (threadIdx.x == Roles::storing) load_resident_weights<C, Tables>(p, shared.weights, shared.weights_resident());
+    describe_channels(p, schedule, shared);
+    Roles::channels_described();
     Buffers staged;
     for (; !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);

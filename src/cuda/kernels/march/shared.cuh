@@ -20,6 +20,8 @@ struct MarchRoles {
     __device__ static void sync() { ptx::named_sync(1, loaders); }
   };
   __device__ static void wait_for_previous() { ptx::wait_for_previous(); }
+  /// Who stores and who multiplies, once: the channels of the block are described.
+  __device__ static void channels_described() { ptx::named_sync(2, warpgroup_size * (1 + C.box_parts)); }
 };
 
 /// What becomes of the sums of a channel.

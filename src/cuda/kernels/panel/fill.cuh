@@ -27,24 +27,30 @@ struct PanelFill {
     const ForwardParams& p;
     Schedule schedule;
     typename Panel::Loader loader;
-    int chunk = 0, first = 0, end = 0;  // of the tile
+    int chunk = 0, split = 0;  // of a tile, which shares its chunks with others perhaps
 
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
     __device__ void seek() {
       Tile tile;
-      if (!schedule.seek_products(p, tile)) return;
-      chunk = first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
-      if (schedule.begins_tile())
-        loader.seek(p, tile);
-      else
-        loader.next_slice(p);
+      if (schedule.seek_products(p, tile)) {
+        if constexpr (C.depth_splits > 1) split = tile.split, chunk = first_chunk_of();
+        if (schedule.begins_tile())
+          loader.seek(p, tile);
+        else
+          loader.next_slice(p);
+      }
+    }
+    /// Of the tile, or of the one behind it: constants where tiles share no chunks.
+    __device__ int first_chunk_of(int further = 0) const {
+      return C.depth_splits == 1 ? further * chunks : first_chunk(C, split + further);
     }
     /// Begins to load the next chunk, if there is one.
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
-      buffer.begins_tile = chunk == first && schedule.begins_tile();
-      if (++chunk == end) {
+      buffer.begins_tile = chunk == first_chunk_of() && schedule.begins_tile();
+      if (++chunk == first_chunk_of(1)) {
+        chunk = 0;
         schedule.advance();
         seek();
       }

@@ -21,7 +21,7 @@ struct StreamedWeights {
   TeamSchedule<C, Tables> schedule;
   const unsigned char* packed = nullptr;  // of the tile
   int steps = 0, chunk = 0, step = 0;     // of the next slab
-  int end = 0;                            // of the tile's chunks
+  int split = 0;                          // of the tile
   Ring<C.stages> next;
   Ring<C.stages> before;  // the one used last, where that is still to be filled again
   bool waits = false;
@@ -38,7 +38,11 @@ struct StreamedWeights {
     if (!schedule.seek_products(p, tile)) return;
     tile.channel_block += Roles::block();
     steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
-    chunk = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+    if constexpr (C.depth_splits > 1) split = tile.split, chunk = first_chunk_of();
+  }
+  /// Of the tile, or of the one behind it: constants where tiles share no chunks.
+  __device__ int first_chunk_of(int further = 0) const {
+    return C.depth_splits == 1 ? further * chunks_of(C) : first_chunk(C, split + further);
   }
   __device__ void copy(int slot) {
     if (schedule.done()) return;
@@ -48,7 +52,8 @@ struct StreamedWeights {
     step += group_steps;
     if (step == steps) {
       step = 0;
-      if (++chunk == end) {
+      if (++chunk == first_chunk_of(1)) {
+        chunk = 0;
         schedule.advance();
         seek();
       }
