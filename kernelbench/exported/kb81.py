@@ -108,7 +108,8 @@ struct GemmConfig {
   bool phase_major;       // a row tile holds one phase of 16 channels
   int width_phases;       // phases along the width that have taps
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
-  int line_phases;        // phases along the height whose lines are neighbours, 1 or all
+  int line_phases;        // phases along the height whose lines are neighbours: all that have taps, or 1
+  int run_phases;         // phases along the height whose outputs may be rows of one run: all, or 1
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -140,18 +141,27 @@ struct GemmConfig {
   int panel_columns;
   int panel_stages;
   int product_rows;  // rows of the box that a product covers, and the halo between them
-  int run_rows;      // of these, or where products are flat of a slice of the box, how many whole rows of outputs are
-                     // stored as one run; 1: each by itself
+  bool whole_rows;   // runs are whole rows of outputs, of all phases along the height and several rows of positions
+  int run_rows;      // so many: of a product, or of several that are one row each; of flat ones, of a slice of the box
   int team_blocks;   // channel blocks of a team: each has a warpgroup that multiplies, and they share panels
   int box_parts;     // parts of a box that warpgroups of a team multiply by the same weights, 1 or 2
   int loaders;       // warpgroups of a team that fill panels, 1 or 2
   int fill_buffers;  // chunks of x a loading thread holds in registers, 1 or 2
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
+  bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
-  int depth_splits;  // of turned x: tiles that share the chunks of one sum, and are added by the last of them; 1: none
+  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds them
+                     // all;
+  bool clustered;    // or they are two, blocks of a cluster, and each adds and stores half of the rows
+
+  // The march kernel (march_gemm.cuh), where this is not 0: slots of sums, the output slices that a slice of x reaches.
+  // `reach` has no depth then, `box.d` is how many output slices a tile has, `box_parts` how many warpgroups multiply,
+  // and products have 64 positions by `rows` columns.
+  int march;
 
   constexpr bool operator==(const GemmConfig&) const = default;
 };
@@ -181,14 +191,16 @@ constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_
 // In the panel kernel a team has loading warpgroups of its own.
 /// Threads of a team that fill panels.
 constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
+/// Whether panels are copies, which a thread begins.
+constexpr bool copies_x(const GemmConfig& c) { return c.turned || c.mapped; }
 /// Warpgroups of a team that multiply.
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
-/// Warpgroups of a block that multiply, and all of them, in both kernels.
+/// Warpgroups of a block that multiply, and all of them, one that stores among them in the march kernel.
 constexpr int multiplying_warpgroups(const GemmConfig& c) {
   return c.panel_columns ? members_of(c) * c.teams : c.teams;
 }
 constexpr int warpgroups_of(const GemmConfig& c) {
-  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1);
+  return multiplying_warpgroups(c) + (c.panel_columns ? c.teams * c.loaders : 1) + (c.march ? 1 : 0);
 }
 
 }  // namespace tconv::device
@@ -218,6 +230,13 @@ constexpr int x_lead(const GemmConfig& c) {
 constexpr Int3 x_extent(const GemmConfig& c) {
   const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
   return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
+}
+/// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
+/// that differ in their places along depth and height.
+template <class Boxes>
+constexpr Int3 turned_extent(const GemmConfig& c, const Boxes& boxes) {
+  const Int3 e = x_extent(c);
+  return c.turned_once ? Int3{e.d + (boxes.d.by - 1) * c.box.d, e.h + (boxes.h.by - 1) * c.box.h, e.w} : e;
 }
 /// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
 constexpr int tile_positions(const GemmConfig& c) {
@@ -539,6 +558,23 @@ struct ForwardParams {
   unsigned* arrivals;  // how many of them are there, for each sum and warpgroup: zeros
 };
 
+/// What the driver makes of a description: the copy engine reads it.
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};
+/// Of x as a tensor map has it: positions of an image, which follow one another, channels of a group, groups, and
+/// images; and what a copy brings of the first two. Strides are bytes.
+struct MapDescription {
+  const void* x;
+  unsigned long long sizes[4], strides[3];  // of all dimensions, and of those behind the first
+  unsigned copied[2];
+  bool bf16;
+};
+/// Of kernels that copy x by a map.
+struct MappedParams : ForwardParams {
+  TensorMap x_map;
+};
+
 /// What a load of x brings to the kernel that turns it.
 enum class TurnLoad {
   element,  // a channel of an input
@@ -568,6 +604,7 @@ struct TurnParams {
   int slice_stride, panel_stride;  // in slices of an input
   bool scaled;
   int scale_place;           // of a panel's scale, where x is scaled; in slices as well
+  bool little;               // so few inputs that the kernel may begin early
   int threads;               // of a block
   int item_slices;           // slices of a position that a thread takes at a time: one, or `turn_depth`
   Divisor parts, all_parts;  // of a chunk, so taken; and of all
@@ -576,8 +613,9 @@ struct TurnParams {
   int arrival_count;
 };
 constexpr int turn_depth = 4;
-/// Threads of a block at most, and where they do not share a panel.
-constexpr int most_turn_threads = 512, turn_threads = 256;
+/// Threads of a block at most, by the slices that each takes at a time; and where they do not share a panel.
+constexpr int most_turn_threads(int item_slices) { return item_slices == 1 ? 1024 : 512; }
+constexpr int turn_threads = 256;
 
 struct PackParams {
   const void* weight;
@@ -1113,7 +1151,7 @@ struct Fragments {
 }  // namespace tconv::device
 // ---- ptx/launch.cuh
 // griddepcontrol (sm_90): a kernel that begins while the one before it ends. Kernels are launched so, but for the one
-// that turns x (launch_rules.cuh), and wait themselves before they read or write memory.
+// that turns much of x (launch_rules.cuh), and wait themselves before they read or write memory.
 
 
 namespace tconv::device::ptx {
@@ -1127,6 +1165,10 @@ __device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;"
 __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_previous() {}
 #endif
+
+/// At the end of a kernel that never says that the next one may begin: that one begins when all blocks have ended, and
+/// what this thread has written is there for it without waiting.
+__device__ inline void leave_for_next() { __threadfence(); }
 
 /// Of a kernel that has nothing to prepare.
 __device__ inline void begin_after_previous() {
@@ -1727,6 +1769,9 @@ __device__ inline Words<4> shifted(const Words<4>& low, const Words<4>& high, in
 // A warp takes a few row tiles of one octet and step at a time: what leads there is worked out once for many words,
 // a warp stores whole lines, and the steps of an octet, which read the same sectors of the weight, are packed by
 // neighbouring warps at the same time.
+//
+// The next kernel begins when this one has ended: so all that follow may read packed weights without waiting
+// (panel_gemm.cuh).
 
 
 namespace tconv::device {
@@ -1824,7 +1869,7 @@ __device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_siz
 /// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
-  ptx::begin_after_previous();
+  ptx::wait_for_previous();
   constexpr bool paired = C.chunk_words < 8;
   constexpr int tiles = row_tiles_of(C), tile_words = warp_size * 4, step_words = tiles * tile_words;
   const int lane = lane_index();
@@ -1852,22 +1897,25 @@ __device__ void pack_fragments(const PackParams& p) {
       if (at.first_tile + i < tiles)
         reinterpret_cast<uint4*>(at.packed + (at.first_tile + i) * tile_words)[lane] = fragments[i];
   }
+  ptx::leave_for_next();
 }
 
 /// [type][group][channel block][octet / group][step][octet of the group][part][row / 8][word / 4][row % 8][4]: operands
 /// of wgmma. In fp32 a part is the head or the remainder of the weights.
 template <GemmConfig C, class Tables>
 __device__ void pack_rows(const PackParams& p) {
-  ptx::begin_after_previous();
+  ptx::wait_for_previous();
+  constexpr bool paired = C.chunk_words < 8;
   constexpr int parts = weight_parts(C), tiles = C.rows / 8, tile_words = 64;
   constexpr int part_words = tiles * tile_words, step_words = parts * part_words;
   const int lane = lane_index();
   const i64 count = Piece::count<step_words, tiles>(p);
   for (u32 index = first_piece(); index < count; index += pieces_apart()) {
     const Piece at = Piece::decode<C, Tables, step_words, tiles>(p, index);
-    const Int3 shift = Tables::step_shift(at.type, at.step, false);
+    const Int3 low = Tables::step_shift(at.type, at.step, false);
+    const Int3 high = paired ? Tables::step_shift(at.type, at.step, true) : low;
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
-    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + 4);
+    const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + (paired ? 0 : 4));
     // Of what is scaled a word is two numbers, not split yet.
     constexpr bool scaled = scales(C.math);
     u32 words[Piece::tiles][2][scaled ? 2 : 1];
@@ -1875,16 +1923,17 @@ __device__ void pack_rows(const PackParams& p) {
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const auto row = Tables::row(at.type, min_of(at.first_tile + i, tiles - 1) * 8 + lane / 4);
-      const Filter filter = filter_of<C>(p, row, at.channel_block, shift);
+      const Filter lower = filter_of<C>(p, row, at.channel_block, low);
+      const Filter upper = paired ? filter_of<C>(p, row, at.channel_block, high) : lower;
       if constexpr (scaled) {
         const int channel = at.channel_block * C.channels_per_block + row.channel;
         const bool exists = row.channel >= 0 && channel < C.group_out;
         scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
 #pragma unroll
         for (int k = 0; k < 2; ++k)
-          words[i][0][k] = low_word.load_channel(p, filter, k), words[i][1][k] = high_word.load_channel(p, filter, k);
+          words[i][0][k] = low_word.load_channel(p, lower, k), words[i][1][k] = high_word.load_channel(p, upper, k);
       } else {
-        words[i][0][0] = low_word.load(p, filter), words[i][1][0] = high_word.load(p, filter);
+        words[i][0][0] = low_word.load(p, lower), words[i][1][0] = high_word.load(p, upper);
       }
     }
 #pragma unroll
@@ -1906,6 +1955,7 @@ __device__ void pack_rows(const PackParams& p) {
       }
     }
   }
+  ptx::leave_for_next();
 }
 
 }  // namespace tconv::device
@@ -2000,12 +2050,6 @@ struct PanelRoles {
   struct Member {
     __device__ static void sync() { ptx::named_sync(1 + team() * members_of(C) + member(), warpgroup_size); }
   };
-
-  /// Before anything but the parameters is read, and before outputs are written; everybody finds the first tile before
-  /// it. What was there before x was turned needs no waiting for: that kernel has waited (turn_x.cuh).
-  __device__ static void wait_for_previous() {
-    if constexpr (!C.turned) ptx::wait_for_previous();
-  }
 };
 
 }  // namespace tconv::device
@@ -2013,6 +2057,9 @@ struct PanelRoles {
 // Sizes of the panel kernel (panel_gemm.cuh): panels, who fills them, and products. Products have 64 rows; of rows that
 // the plan does not have they read what lies there, and nothing is stored. A panel is a chunk of x as wgmma reads it:
 // slices of 16 bytes of channels, [slice][position].
+//
+// Mapped x (16 bits, no halo) stays as it lies in memory: [product][64 positions][channel][position], 128 bytes of
+// positions a channel, swizzled as the copy engine and wgmma agree on.
 
 
 namespace tconv::device {
@@ -2031,8 +2078,23 @@ constexpr int panel_part_bytes(const GemmConfig& c) { return panel_slices(c) * p
 /// panel.
 constexpr int panel_scale_place(const GemmConfig& c) { return weight_parts(c) * panel_part_bytes(c); }
 constexpr int panel_largest_place(const GemmConfig& c) { return panel_scale_place(c) + 16; }
+/// Positions of a copy of mapped x, which is all channels of a chunk; copies of a product, and their bytes.
+constexpr int mapped_positions = 64;
+constexpr int mapped_channels(const GemmConfig& c) { return c.chunk_words * channels_per_word(c); }
+constexpr int mapped_copies(const GemmConfig& c) { return ceil_div(c.panel_columns, mapped_positions); }
+constexpr int mapped_copy_bytes(const GemmConfig& c) { return mapped_channels(c) * mapped_positions * 2; }
+constexpr int mapped_product_bytes(const GemmConfig& c) { return mapped_copies(c) * mapped_copy_bytes(c); }
+/// What the addresses of panels are multiples of: eight channels, where they are swizzled.
+constexpr int panel_alignment(const GemmConfig& c) { return c.mapped ? 1024 : 128; }
 constexpr int panel_bytes(const GemmConfig& c) {
+  if (c.mapped) return c.position_tiles * mapped_product_bytes(c);
   return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
+}
+
+/// Copies that bring a panel of turned x: one, or where x was turned once for all boxes, one for each slice and each
+/// layer of the x tile along the depth.
+constexpr int panel_copies(const GemmConfig& c) {
+  return c.turned_once ? weight_parts(c) * panel_slices(c) * x_extent(c).d : 1;
 }
 
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
@@ -2126,30 +2188,38 @@ constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
   return (first % v + v) % v;
 }
-/// Runs of a product; the last one has fewer rows perhaps.
+/// Runs of a product, the last one of which has fewer rows perhaps; or products of a run; and runs of a member.
 constexpr int product_runs(const GemmConfig& c) { return ceil_div(c.product_rows, c.run_rows); }
+constexpr int run_products(const GemmConfig& c) { return c.product_rows == 1 ? c.run_rows : 1; }
+constexpr int member_runs(const GemmConfig& c) { return c.position_tiles / run_products(c) * product_runs(c); }
 
 // Where runs are several whole rows:
-/// how many lines are one run,
-constexpr int run_lines(const GemmConfig& c) { return c.run_rows > 1 ? c.line_phases : 1; }
+/// how many lines are one run, and of how many rows of outputs each row of positions is,
+constexpr int run_lines(const GemmConfig& c) { return c.whole_rows ? c.line_phases : 1; }
+constexpr int run_height(const GemmConfig& c) { return c.whole_rows ? c.run_phases : 1; }
 constexpr int panel_pass_runs(const GemmConfig& c) { return panel_pass_lines(c) / run_lines(c); }
+/// whether they have outputs of phases without taps,
+constexpr bool runs_have_gaps(const GemmConfig& c) {
+  return c.width_phases < c.stride.w || c.line_phases < c.run_phases;
+}
 /// how many outputs before its row the first position begins,
 constexpr int row_lead(const GemmConfig& c) { return c.padding.w - c.first_position.w * c.stride.w; }
 /// and how many positions at the end of a box's row may be beyond it.
 constexpr int most_beyond_row = 8;
 constexpr bool joins_whole_rows(const GemmConfig& c, int out_width) {
   const int beyond = c.box.w * c.stride.w - row_lead(c) - out_width;
-  const bool rows_follow = c.stride.h == c.line_phases && c.first_position.h * c.stride.h == c.padding.h;
-  if (!rows_follow || c.width_phases < c.stride.w) return false;
-  // Flat products have every row as it is.
-  if (c.panel_flat) return row_lead(c) == 0 && beyond == 0 && !c.fills;
+  if (c.run_phases < c.stride.h) return false;
+  // Flat products have every row as it is, and begin with the first one.
+  if (c.panel_flat)
+    return row_lead(c) == 0 && beyond == 0 && c.first_position.h * c.stride.h == c.padding.h && !runs_have_gaps(c) &&
+           !c.fills;
   return row_lead(c) >= 0 && beyond >= 0 && beyond <= most_beyond_row * c.stride.w;
 }
 
 /// Elements between two staged runs; of flat products, between two rows.
 constexpr int panel_run_stride(const GemmConfig& c) {
-  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_lines(c);
-  if (c.panel_flat) return c.run_rows > 1 ? width : round_up(panel_flat_skew(c) + width, v);
+  const int v = store_vector(c), width = panel_run_width(c) * c.stride.w * run_height(c);
+  if (c.panel_flat) return c.whole_rows ? width : round_up(panel_flat_skew(c) + width, v);
   return round_up(width * c.run_rows + v - 1, v);
 }
 /// Runs that flat products have of a line.
@@ -2157,7 +2227,9 @@ constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.ru
 /// Elements between two staged lines: so many words modulo 32 that lanes of different lines write to different banks.
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
-  const int residue = element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w : 8;
+  const int residue = c.whole_rows && c.stride.w > 1 && element_bytes(c) == 4         ? 32 / panel_pass_runs(c)
+                      : element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w
+                                                                                      : 8;
   return pad_to_bank(words, residue) * 4 / element_bytes(c);
 }
 constexpr int panel_staging_bytes(const GemmConfig& c) {
@@ -2178,13 +2250,18 @@ constexpr int staged_pitch(const GemmConfig& c) {
   return pad_to_bank(c.rows * element_bytes(c) / 4, 4) * 4 / element_bytes(c);
 }
 
+/// Sums of a warp that the other block of its cluster adds and stores: of half of its 16 rows.
+constexpr int clustered_sums(const GemmConfig& c) { return 8 * c.panel_columns * c.position_tiles; }
+
 /// Of one warp: the staged rows and, where products are flat, tables of their rows and lines.
 constexpr int panel_store_bytes(const GemmConfig& c) {
   // Products of 64 rows read more than the last weights where there are fewer, and those that cover a halo a little
   // more than the last panel.
   const int beyond = (panel_rows - c.rows) * 8 + (c.panel_flat || c.product_rows > 1 ? 128 : 0);
-  const int read = max_of(beyond, c.depth_splits > 1 ? 16 : 0);  // the warpgroup agrees here on who is last
-  if (c.channel_rows) {                                          // a quarter of what the warpgroup stages
+  // A warpgroup agrees here on who is last; or a warp receives the sums of its half of the rows.
+  const int added = c.clustered ? clustered_sums(c) * 4 : c.depth_splits > 1 ? 16 : 0;
+  const int read = max_of(beyond, added);
+  if (c.channel_rows) {  // a quarter of what the warpgroup stages
     const int staged = 2 * staged_columns(c) * staged_pitch(c) * element_bytes(c) / 4;
     return max_of(round_up(staged, 16), read);
   }
@@ -2203,18 +2280,30 @@ namespace tconv::device {
 constexpr int panel_team_bytes(const GemmConfig& c) {
   return round_up(
       c.panel_stages * panel_bytes(c) + c.team_blocks * weight_ring_bytes(c) + 4 * members_of(c) * panel_store_bytes(c),
-      128);
+      panel_alignment(c));
+}
+/// Weights that stay, before the panels.
+constexpr int panel_resident_bytes(const GemmConfig& c) {
+  return round_up(c.team_blocks * resident_bytes(c), panel_alignment(c));
 }
 constexpr int panel_team_barriers(const GemmConfig& c) { return 2 * (c.panel_stages + c.team_blocks * c.stages); }
+/// Of each warp that multiplies, where sums come from another block: they are there, and there is room for more.
+constexpr int clustered_barriers(const GemmConfig& c) { return c.clustered ? 2 * 4 * multiplying_warpgroups(c) : 0; }
 constexpr int panel_shared_bytes(const GemmConfig& c) {
-  return 128 + c.team_blocks * resident_bytes(c) + c.teams * panel_team_bytes(c) +
-         (c.teams * panel_team_barriers(c) + 1 + (c.in_turns ? multiplying_warpgroups(c) : 0)) * 8;
+  const int turns = c.in_turns ? multiplying_warpgroups(c) : 0;
+  return 128 + panel_resident_bytes(c) + c.teams * panel_team_bytes(c) +
+         (c.teams * panel_team_barriers(c) + 1 + turns + clustered_barriers(c)) * 8;
 }
 
 /// Sums of a warpgroup that multiplies, and those that all tiles of a depth leave for the last of them.
 constexpr int member_sums(const GemmConfig& c) { return panel_rows * c.panel_columns * c.position_tiles; }
 constexpr int partial_bytes(const GemmConfig& c) {
-  return c.depth_splits > 1 ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+  return c.depth_splits > 1 && !c.clustered ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
+}
+
+/// Whether the blocks of a cluster may share sums: a warp's rows are stored in two halves, and each stores one.
+constexpr bool allows_clusters(const GemmConfig& c) {
+  return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && panel_passes(c) == 2 && !c.fills;
 }
 
 /// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
@@ -2241,13 +2330,13 @@ struct PanelShared {
   unsigned char* store;
   u32 barriers;
   __device__ explicit PanelShared(int team) {
-    extern __shared__ __align__(128) unsigned char memory[];
+    extern __shared__ __align__(1024) unsigned char memory[];
     constexpr int panels_bytes = C.panel_stages * panel_bytes(C);
     resident_weights = ptx::shared_address(memory);
-    panels = memory + C.team_blocks * resident_bytes(C) + team * panel_team_bytes(C);
+    panels = memory + panel_resident_bytes(C) + team * panel_team_bytes(C);
     weights = ptx::shared_address(panels) + panels_bytes;
     store = panels + panels_bytes + C.team_blocks * weight_ring_bytes(C);
-    barriers = resident_weights + C.team_blocks * resident_bytes(C) + C.teams * panel_team_bytes(C) +
+    barriers = resident_weights + panel_resident_bytes(C) + C.teams * panel_team_bytes(C) +
                (1 + team * panel_team_barriers(C)) * 8;
   }
   __device__ u32 panel_full(int slot) const { return barriers + slot * 8; }
@@ -2259,11 +2348,163 @@ struct PanelShared {
   /// The ring of weights of a channel block.
   __device__ u32 weights_of(int block) const { return weights + block * weight_ring_bytes(C); }
   __device__ static u32 weights_resident() { return PanelShared(0).barriers - 8; }
+  /// Of a warp that multiplies, where sums come from the other block of a cluster.
+  __device__ static u32 sums_full(int warp) { return PanelShared(C.teams).barriers + warp * 8; }
+  __device__ static u32 sums_empty(int warp) { return sums_full(clustered_barriers(C) / 2 + warp); }
   /// Of a warpgroup that multiplies, where they take turns.
   __device__ static u32 turn(int index) { return PanelShared(C.teams).barriers + index * 8; }
 };
 
 }  // namespace tconv::device
+// ---- ptx/load.cuh
+// Loads from memory that nothing writes once the kernel before is complete. Not `nc`: that would be read-only from the
+// beginning of this one, which may be earlier (launch.cuh).
+
+
+namespace tconv::device::ptx {
+
+/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
+__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
+  const unsigned char* result;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
+  return result;
+}
+
+__device__ inline void load(u16& value, const unsigned char* from) {
+  asm("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from));
+}
+__device__ inline void load(u32& value, const unsigned char* from) {
+  asm("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
+}
+__device__ inline void load(uint2& value, const unsigned char* from) {
+  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
+}
+__device__ inline void load(uint4& value, const unsigned char* from) {
+  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+      : "l"(from));
+}
+
+/// Into L2, as it is there: this may come before what writes it is complete.
+__device__ inline void prefetch(const unsigned char* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+
+/// What other blocks of this kernel have written.
+__device__ inline float load_fresh(const float* from) {
+  float value;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
+}  // namespace tconv::device::ptx
+// ---- panel/sums.cuh
+// The sums of a warpgroup of the panel kernel, and how tiles that share the depth of a sum add theirs.
+
+
+namespace tconv::device {
+
+/// What a thread has of them.
+template <GemmConfig C>
+using PanelSums = float[C.position_tiles][C.panel_columns / 2];
+
+template <GemmConfig C>
+__device__ void clear_sums(PanelSums<C>& sum) {
+#pragma unroll
+  for (int t = 0; t < C.position_tiles; ++t)
+#pragma unroll
+    for (int i = 0; i < C.panel_columns / 2; ++i) sum[t][i] = 0;
+}
+
+/// Sums of tiles that share the chunks of a depth.
+template <GemmConfig C, class Tables>
+struct PartialSums {
+  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
+  using Roles = PanelRoles<C>;
+  using Member = typename Roles::Member;
+  using Sums = PanelSums<C>;
+
+  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
+  /// the warpgroup's own.
+  __device__ static bool add(const ForwardParams& p, const Tile& tile, Sums& sum, u32* memory) {
+    static_assert(C.turned && C.resident_steps == 0 && !C.in_turns, "turned x has memory for them");
+    static_assert(C.depth_splits <= chunks_of(C) && all_types_have_steps(),
+                  "who has no panel has not waited for zeros");
+    constexpr int words = member_sums(C);
+    const int place = tile.sum * members_of(C) + Roles::member();
+    float* const parts = p.partials + i64(place) * C.depth_splits * words + Roles::thread();
+#pragma unroll
+    for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
+    __threadfence();
+    Member::sync();
+    if (Roles::thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
+    Member::sync();
+    const bool last = *memory + 1 == C.depth_splits;
+    Member::sync();
+    if (!last) return false;
+    __threadfence();
+    clear_sums<C>(sum);
+#pragma unroll 1
+    for (int split = 0; split < C.depth_splits; ++split)
+#pragma unroll
+      for (int t = 0; t < position_tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < registers; ++i)
+          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
+    return true;
+  }
+
+ private:
+  __device__ static constexpr bool all_types_have_steps() {
+    for (int type = 0; type < C.types; ++type)
+      if (Tables::steps(type) == 0) return false;
+    return true;
+  }
+};
+
+}  // namespace tconv::device
+// ---- ptx/cluster.cuh
+// Clusters (sm_90): blocks that run at the same time, and reach each other's shared memory.
+
+
+namespace tconv::device::ptx {
+
+/// All threads of the cluster; what they wrote before, barriers they have initialised too, is seen by all.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// An address of shared memory, as it is in another block.
+__device__ inline u32 address_in_block(u32 shared, u32 rank) {
+  u32 address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  return address;
+}
+
+/// To another block.
+__device__ inline void cluster_store(u32 address, float a, float b) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(a), "f"(b) : "memory");
+}
+/// Arrives at another block's barrier; who waits there sees what was written before.
+__device__ inline void cluster_arrive(u32 barrier) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Waits for an arrival from another block.
+__device__ inline void cluster_wait(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra ready;\n"
+      "bra again;\n"
+      "ready:\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+}  // namespace tconv::device::ptx
 // ---- ptx/bulk_copy.cuh
 // cp.async.bulk (sm_90): contiguous copies by the copy engine, issued by one thread. Addresses and sizes are
 // multiples of 16 bytes. Its operands are uniform registers: lanes that issue copies of their own take turns.
@@ -2306,8 +2547,9 @@ struct Select<false, A, B> {
 
 /// The tiles of a team: every `stride`th from its own. Where types without taps are filled, so many from one to the
 /// next that a team has all types of a box, one after the other: teams have equal work then.
-template <GemmConfig C, class Tables>
+template <GemmConfig C, class TablesOfTypes>
 struct TeamSchedule {
+  using Tables = TablesOfTypes;
   static constexpr bool resident = C.resident_steps > 0;
   static constexpr int in_turn = C.fills ? C.types : 1;
   static_assert(!C.fills || (!resident && C.depth_splits == 1));
@@ -2325,6 +2567,8 @@ struct TeamSchedule {
     }
   }
   __device__ bool done() const { return box >= boxes; }
+  /// Whether a tile is the first of what is summed at one scale.
+  __device__ static constexpr bool begins_tile() { return true; }
   __device__ void advance() {
     if constexpr (in_turn > 1)
       box += box % in_turn < in_turn - 1 ? 1 : (box_stride - 1) * in_turn + 1;
@@ -2390,40 +2634,89 @@ __device__ inline void release(u32 barrier) {
 }
 
 }  // namespace tconv::device
-// ---- ptx/load.cuh
-// Loads from memory that nothing writes once the kernel before is complete. Not `nc`: that would be read-only from the
-// beginning of this one, which may be earlier (launch.cuh).
+// ---- panel/cluster_sums.cuh
+// Tiles that share the depth of a sum as blocks of a cluster of two. Each adds half of the rows: a warp gives its sums
+// of the other half to the same warp of the other block, where they lie in the memory that rows are staged in until
+// they are added.
+//
+// A block that has received its last sums is not written to any more, and may end.
+
+
+namespace tconv::device {
+
+template <GemmConfig C>
+struct ClusterSums {
+  static_assert(C.depth_splits == 2 && allows_clusters(C) && !C.in_turns);
+  using Roles = PanelRoles<C>;
+  using Shared = PanelShared<C>;
+  Ring<1> received;
+  bool began = false;
+
+  /// Adds the sums of a tile. `memory` is the warp's own.
+  __device__ void add(const Tile& tile, PanelSums<C>& sum, unsigned char* memory) {
+    const int warp = Roles::member() * (warpgroup_size / warp_size) + Roles::thread() / warp_size;
+    const u32 own = ptx::shared_address(memory) + lane_index() * 8, other = u32(tile.split ^ 1);
+    if (began) {  // rows of the tile before were staged there
+      if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_empty(warp), other));
+      ptx::cluster_wait(Shared::sums_empty(warp), received.parity ^ 1);
+    }
+    began = true;
+    const u32 to = ptx::address_in_block(own, other);
+    const bool second = tile.split != 0;  // of the halves is stored here
+    each_pair(sum, [&](float(&pair)[4], int place) {
+      ptx::cluster_store(to + place, second ? pair[0] : pair[2], second ? pair[1] : pair[3]);
+    });
+    __syncwarp();
+    if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_full(warp), other));
+    ptx::cluster_wait(Shared::sums_full(warp), received.parity);
+    received.advance();
+    // Which of the halves is stored is not known to the compiler: both get the sums.
+    each_pair(sum, [&](float(&pair)[4], int place) {
+      const float2 given = *reinterpret_cast<const float2*>(memory + lane_index() * 8 + place);
+      // The first part of the depth comes first, whoever adds.
+      pair[0] = pair[2] = second ? given.x + pair[2] : pair[0] + given.x;
+      pair[1] = pair[3] = second ? given.y + pair[3] : pair[1] + given.y;
+    });
+    __syncwarp();
+  }
+
+ private:
+  /// Calls `visit(sums, place)` for a thread's sums of two columns, first those of the first half of the rows; `place`
+  /// is where the memory of a warp has room for those of one half.
+  template <class Visit>
+  __device__ static void each_pair(PanelSums<C>& sum, const Visit& visit) {
+#pragma unroll
+    for (int t = 0; t < C.position_tiles; ++t)
+#pragma unroll
+      for (int n = 0; n < C.panel_columns / 8; ++n)
+        visit(reinterpret_cast<float(&)[4]>(sum[t][n * 4]), (t * C.panel_columns / 8 + n) * warp_size * 8);
+  }
+};
+
+struct NoClusterSums {};
+template <GemmConfig C>
+using SumsOfCluster = typename Select<C.clustered, ClusterSums<C>, NoClusterSums>::Type;
+
+}  // namespace tconv::device
+// ---- ptx/tensor_copy.cuh
+// cp.async.bulk.tensor (sm_90): boxes of a tensor that the copy engine finds by a map, issued by one thread.
 
 
 namespace tconv::device::ptx {
 
-/// `stride` times `bytes` further. The compiler would keep the product, and add 64 bits in two steps.
-__device__ inline const unsigned char* further(const unsigned char* address, u32 stride, int bytes) {
-  const unsigned char* result;
-  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(result) : "r"(stride), "r"(bytes), "l"(address));
-  return result;
+__device__ inline void prefetch(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<u64>(&map)) : "memory");
 }
 
-__device__ inline void load(u16& value, const unsigned char* from) {
-  asm("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(from));
-}
-__device__ inline void load(u32& value, const unsigned char* from) {
-  asm("ld.global.u32 %0, [%1];" : "=r"(value) : "l"(from));
-}
-__device__ inline void load(uint2& value, const unsigned char* from) {
-  asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(value.x), "=r"(value.y) : "l"(from));
-}
-__device__ inline void load(uint4& value, const unsigned char* from) {
-  asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-      : "l"(from));
-}
-
-/// What other blocks of this kernel have written.
-__device__ inline float load_fresh(const float* from) {
-  float value;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
-  return value;
+/// From global to shared memory; completes on a barrier that expects all bytes of the box. What is outside of the
+/// tensor comes as zeros. The position is a multiple of 16 bytes.
+__device__ inline void tensor_load(u32 shared, const TensorMap& map, int position, int channel, int group, int image,
+                                   u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+      "[%6];" ::"r"(shared),
+      "l"(reinterpret_cast<u64>(&map)), "r"(position), "r"(channel), "r"(group), "r"(image), "r"(barrier)
+      : "memory");
 }
 
 }  // namespace tconv::device::ptx
@@ -2574,8 +2867,9 @@ struct XPanel {
 
     __device__ void seek(const ForwardParams& p, const Tile& tile) {
       channel_stride = u32(p.xs.c), inside = 0;
-      const Element* const first = static_cast<const Element*>(p.x) + tile.n * p.xs.n +
-                                   (i64(tile.group) * C.group_in + group() * channels) * p.xs.c;
+      const Element* const first =
+          static_cast<const Element*>(p.x) + tile.n * p.xs.n +
+          (i64(tile.group) * C.group_in + (first_chunk(C, tile.split) * slices + group()) * channels) * p.xs.c;
       constexpr Int3 extent = x_extent(C);
       constexpr int row_inputs = C.x_phases * extent.w;
       const Int3 start{tile.origin.d - C.reach.d, tile.origin.h - C.reach.h,
@@ -2593,6 +2887,15 @@ struct XPanel {
                           : reinterpret_cast<const unsigned char*>(&outside_of_x);
         inside |= u32(there) << j;
       }
+    }
+
+    /// From the end of a slice's channels to the beginning of the next slice of the same box.
+    __device__ void next_slice(const ForwardParams& p) {
+      constexpr int chunks = chunks_of(C) * slices * channels;
+      const i64 further = (p.xs.d - i64(chunks) * channel_stride) * i64(sizeof(Element));
+#pragma unroll
+      for (int j = 0; j < units; ++j)
+        if (inside >> j & 1) source[j] += further;
     }
 
     /// Keeps loads, which may move otherwise, behind what the thread has waited for.
@@ -2722,39 +3025,49 @@ struct XPanel {
 }  // namespace tconv::device
 // ---- panel/fill.cuh
 // How panels are filled: by the threads of loading warpgroups, which pass x through registers (tiles/x_panel.cuh), or
-// where x was turned before, by one thread that copies it.
+// by one thread that copies x: panels that were turned before, or by a tensor map x as it lies.
+//
+// `Schedule` says which boxes of x come one after the other, `Roles` who loads them, `Shared` where they go.
 
 
 namespace tconv::device {
 
-template <GemmConfig C, class Tables>
+template <GemmConfig C, class Roles, class Shared, class Schedule>
 struct PanelFill {
   static constexpr int chunks = chunks_of(C);
   static constexpr bool scaled = scales(C.math);
-  using Roles = PanelRoles<C>;
   using Loaders = typename Roles::Loaders;
-  using Shared = PanelShared<C>;
+  using Tables = typename Schedule::Tables;
   using Panel = XPanel<C, Loaders>;
-  using Schedule = TeamSchedule<C, Tables>;
 
   /// Chunks of x, one after the other and tile after tile.
   struct Chunks {
     const ForwardParams& p;
     Schedule schedule;
     typename Panel::Loader loader;
-    int chunk = 0;
+    int chunk = 0, split = 0;  // of a tile, which shares its chunks with others perhaps
 
     __device__ explicit Chunks(const ForwardParams& params) : p(params), schedule(params, Roles::team()) { seek(); }
     __device__ void seek() {
       Tile tile;
-      if (schedule.seek_products(p, tile)) loader.seek(p, tile);
+      if (schedule.seek_products(p, tile)) {
+        if constexpr (C.depth_splits > 1) split = tile.split, chunk = first_chunk_of();
+        if (schedule.begins_tile())
+          loader.seek(p, tile);
+        else
+          loader.next_slice(p);
+      }
+    }
+    /// Of the tile, or of the one behind it: constants where tiles share no chunks.
+    __device__ int first_chunk_of(int further = 0) const {
+      return C.depth_splits == 1 ? further * chunks : first_chunk(C, split + further);
     }
     /// Begins to load the next chunk, if there is one.
     __device__ bool load(typename Panel::Buffer& buffer) {
       if (schedule.done()) return false;
       loader.load(buffer, chunk);
-      buffer.begins_tile = chunk == 0;
-      if (++chunk == chunks) {
+      buffer.begins_tile = chunk == first_chunk_of() && schedule.begins_tile();
+      if (++chunk == first_chunk_of(1)) {
         chunk = 0;
         schedule.advance();
         seek();
@@ -2766,7 +3079,7 @@ struct PanelFill {
   /// Fills panels from one buffer while the other is being loaded, where there are two.
   __device__ static void load_x(const ForwardParams& p, const Shared& shared) {
     Chunks source(p);
-    Roles::wait_for_previous();
+    ptx::wait_for_previous();
     source.loader.load_from_here();
     Ring<C.panel_stages> panel;
     u32 scale = 0;
@@ -2808,6 +3121,44 @@ struct PanelFill {
     }
   }
 
+  /// What the steps of a type read of an x tile: layers along the depth, and of each these rows.
+  struct Read {
+    int first_layer = x_extent(C).d, end_layer = 0, first_row = x_extent(C).h, end_row = 0;
+    __device__ void find(int type) {
+      constexpr Int3 extent = x_extent(C);
+      const auto take = [&](int offset) {
+        const int layer = offset / (extent.w * extent.h), row = offset / extent.w % extent.h;
+        first_layer = min(first_layer, layer), end_layer = max(end_layer, layer + C.box.d);
+        first_row = min(first_row, row), end_row = max(end_row, row + C.box.h);
+      };
+      for (int entry = Tables::first_entry(type); entry < Tables::first_entry(type) + Tables::steps(type); ++entry) {
+        take(Tables::low_offset(entry));
+        if constexpr (C.chunk_words < 8) take(Tables::high_offset(entry));  // pairs
+      }
+    }
+  };
+
+  /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer the rows that are read,
+  /// which follow one another.
+  __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, const Read& read, int chunk, u32 to,
+                                       u32 full) {
+    constexpr int slices = weight_parts(C) * panel_slices(C), row_bytes = x_extent(C).w * 16;
+    constexpr int layer_rows = x_extent(C).h;
+    const Int3 all = turned_extent(C, p.boxes);
+    const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
+    const i64 slice_bytes = i64(volume(all)) * 16;
+    const i64 first_row = (image * chunks + chunk) * slices * (i64(all.d) * all.h) +
+                          (tile.origin.d - C.first_position.d) * all.h + tile.origin.h - C.first_position.h;
+    const unsigned char* from = static_cast<const unsigned char*>(p.x) + (first_row + read.first_row) * row_bytes;
+    const int bytes = (read.end_row - read.first_row) * row_bytes;
+    ptx::barrier_arrive_expect(full, slices * (read.end_layer - read.first_layer) * bytes);
+    to += read.first_row * row_bytes;
+#pragma unroll 1
+    for (int slice = 0; slice < slices; ++slice, from += slice_bytes, to += panel_slice_bytes(C))
+      for (int d = read.first_layer; d < read.end_layer; ++d)
+        ptx::bulk_load(to + d * layer_rows * row_bytes, from + i64(d) * all.h * row_bytes, bytes, full);
+  }
+
   /// Copies panels that were turned before.
   __device__ static void copy_x(const ForwardParams& p, const Shared& shared) {
     ptx::wait_for_previous();
@@ -2817,17 +3168,63 @@ struct PanelFill {
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
                                     ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
+      Read read;
+      if constexpr (C.turned_once) read.find(tile.type);
 #pragma unroll 1
       for (int chunk = first; chunk < end; ++chunk, turned += panel_bytes(C), panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
+        const u32 to = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
         ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
-        ptx::barrier_arrive_expect(full, panel_bytes(C));
-        ptx::bulk_load(ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C), turned, panel_bytes(C), full);
+        if constexpr (C.turned_once) {
+          copy_from_all(p, tile, read, chunk, to, full);
+        } else {
+          ptx::barrier_arrive_expect(full, panel_bytes(C));
+          ptx::bulk_load(to, turned, panel_bytes(C), full);
+        }
       }
     }
   }
 
+  /// Copies x as it lies. What is outside of the image, of the group and of the batch comes as zeros.
+  __device__ static void copy_mapped_x(const MappedParams& p, const Shared& shared) {
+    ptx::prefetch(p.x_map);
+    ptx::wait_for_previous();
+    Ring<C.panel_stages> panel;
+    Tile tile;
+    for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance())
+#pragma unroll 1
+      for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+        const u32 full = shared.panel_full(panel.slot);
+        u32 to = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
+        ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+        ptx::barrier_arrive_expect(full, panel_bytes(C));
+#pragma unroll
+        for (int product = 0; product < C.position_tiles; ++product)
+#pragma unroll
+          for (int copy = 0; copy < mapped_copies(C); ++copy, to += mapped_copy_bytes(C)) {
+            const MappedPlace at(p, tile, product, copy * mapped_positions);
+            ptx::tensor_load(to, p.x_map, at.position, chunk * mapped_channels(C), tile.group, at.image, full);
+          }
+      }
+  }
+
  private:
+  /// Where a copy of mapped x begins: the position counts all of an image.
+  struct MappedPlace {
+    int position, image;
+    __device__ MappedPlace(const ForwardParams& p, const Tile& tile, int product, int column)
+        : position((tile.origin.d * p.in.h + tile.origin.h) * p.in.w + tile.origin.w), image(tile.n) {
+      if constexpr (C.panel_flat) {
+        const int of_box = product * C.panel_columns + column, images = C.images > 1 ? of_box / volume(C.box) : 0;
+        image += images, position += of_box - images * volume(C.box);
+      } else {
+        const int row = product / panels_per_row(C) * C.product_rows;
+        position +=
+            (row / C.box.h * p.in.h + row % C.box.h) * p.in.w + product % panels_per_row(C) * C.panel_columns + column;
+      }
+    }
+  };
+
   /// The bits of the largest number of a panel.
   __device__ static u32 largest_of(const unsigned char* panel) {
     u32 largest = 0;
@@ -2862,6 +3259,7 @@ struct StreamedWeights {
   TeamSchedule<C, Tables> schedule;
   const unsigned char* packed = nullptr;  // of the tile
   int steps = 0, chunk = 0, step = 0;     // of the next slab
+  int split = 0;                          // of the tile
   Ring<C.stages> next;
   Ring<C.stages> before;  // the one used last, where that is still to be filled again
   bool waits = false;
@@ -2869,7 +3267,6 @@ struct StreamedWeights {
   __device__ StreamedWeights(const ForwardParams& params, const Shared& s)
       : p(params), shared(s), schedule(params, Roles::team()) {
     seek();
-    Roles::wait_for_previous();
 #pragma unroll 1
     for (int slot = 0; slot < C.stages; ++slot)
       if (Roles::part() == 0) copy(slot);
@@ -2879,6 +3276,11 @@ struct StreamedWeights {
     if (!schedule.seek_products(p, tile)) return;
     tile.channel_block += Roles::block();
     steps = Tables::steps(tile.type), packed = schedule.weights(p, tile);
+    if constexpr (C.depth_splits > 1) split = tile.split, chunk = first_chunk_of();
+  }
+  /// Of the tile, or of the one behind it: constants where tiles share no chunks.
+  __device__ int first_chunk_of(int further = 0) const {
+    return C.depth_splits == 1 ? further * chunks_of(C) : first_chunk(C, split + further);
   }
   __device__ void copy(int slot) {
     if (schedule.done()) return;
@@ -2888,7 +3290,7 @@ struct StreamedWeights {
     step += group_steps;
     if (step == steps) {
       step = 0;
-      if (++chunk == chunks_of(C)) {
+      if (++chunk == first_chunk_of(1)) {
         chunk = 0;
         schedule.advance();
         seek();
@@ -2916,7 +3318,6 @@ template <GemmConfig C>
 struct ResidentWeights {
   Ring<1> next;
   __device__ ResidentWeights(const ForwardParams&, const PanelShared<C>&) {
-    PanelRoles<C>::wait_for_previous();
     ptx::barrier_wait(PanelShared<C>::weights_resident(), 0);
   }
   __device__ void refill(const Ring<1>&) {}
@@ -2957,7 +3358,7 @@ struct CopiedWeights {
 template <GemmConfig C, class Tables>
 using PanelWeights =
     typename Select<(C.resident_steps > 0), ResidentWeights<C>,
-                    typename Select<C.turned, CopiedWeights<C, Tables>, StreamedWeights<C, Tables>>::Type>::Type;
+                    typename Select<copies_x(C), CopiedWeights<C, Tables>, StreamedWeights<C, Tables>>::Type>::Type;
 
 }  // namespace tconv::device
 // ---- ptx/wgmma.cuh
@@ -2986,6 +3387,14 @@ __device__ inline u64 wgmma_panel(u32 address, u32 slice_bytes) {
   constexpr u64 position_stride = u64(128 / 16) << 32;
   const u32 uniform = __shfl_sync(0xffffffff, address, 0);
   return u64((uniform & 0x3ffff) >> 4) | u64(slice_bytes / 16) << 16 | position_stride;
+}
+
+/// Describes an operand of N positions by 16 channels of 16 bits, positions as its major dimension: 64 of them of a
+/// channel are 128 bytes, swizzled, channels follow one another, and the next 64 positions lie `copy_bytes` further.
+__device__ inline u64 wgmma_mapped(u32 address, u32 copy_bytes) {
+  constexpr u64 swizzled = u64(1) << 62, eight_channels = u64(1024 / 16) << 32;
+  const u32 uniform = __shfl_sync(0xffffffff, address, 0);
+  return u64((uniform & 0x3ffff) >> 4) | u64(copy_bytes / 16) << 16 | eight_channels | swizzled;
 }
 
 /// Orders register and shared-memory accesses before the products that follow.
@@ -3025,7 +3434,7 @@ template <GemmConfig C, class Tables>
 struct PanelOperands {
   static constexpr int group_steps = C.steps_per_slab;
   static constexpr int step_bytes = weight_parts(C) * row_step_bytes(C);
-  static constexpr bool resident = C.resident_steps > 0;
+  static constexpr bool resident = C.resident_steps > 0, paired = C.chunk_words < 8;
   using Roles = PanelRoles<C>;
   using Shared = PanelShared<C>;
   using Weights = PanelWeights<C, Tables>;
@@ -3033,9 +3442,9 @@ struct PanelOperands {
   /// The descriptor of an operand, so many bytes further: a constant away, since a product waits for each value
   /// that has to be made uniform first.
   __device__ static u64 further(u64 operand, int bytes) { return operand + u64(bytes / 16); }
-  /// The same, for what is no constant; and made uniform.
-  __device__ static u64 uniform_further(u64 operand, int bytes) {
-    const u32 low = u32(operand) + u32(bytes) / 16;  // the upper half is a constant, and stays one
+  /// The same, for what is no constant; and made uniform. Or where a step reads a panel.
+  __device__ static u64 uniform_further(u64 operand, int bytes, u32 place = 0) {
+    const u32 low = u32(operand) + u32(bytes) / 16 + place;  // the upper half is a constant, and stays one
     return (operand & 0xffffffff00000000) | __shfl_sync(0xffffffff, low, 0);
   }
 
@@ -3045,9 +3454,14 @@ struct PanelOperands {
     __device__ explicit First(const Shared& shared)
         : weights(ptx::wgmma_operand(resident ? shared.resident_weights + Roles::block() * resident_bytes(C)
                                               : shared.weights_of(Roles::block()))) {
+      if constexpr (C.mapped) {
+        static_assert(C.box_parts == 1);
+        x = ptx::wgmma_mapped(ptx::shared_address(shared.panels), mapped_copy_bytes(C));
+        return;
+      }
       static_assert(C.box_parts == 1 || panel_part_stride(C) >= 0);
       const int of_part = C.box_parts == 1 ? 0 : Roles::part() * panel_part_stride(C) * 16;
-      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, panel_slice_bytes(C));
+      x = ptx::wgmma_panel(ptx::shared_address(shared.panels) + of_part, paired ? 0 : panel_slice_bytes(C));
     }
   };
 
@@ -3069,12 +3483,18 @@ struct PanelOperands {
       for (int step = 0; step < steps; step += group_steps) group(step);
     }
   }
-  /// Where the steps of a group read a panel, in bytes from its first position.
+  /// Where a step reads a panel, as what is added to the descriptor of its first position: so many positions. Of a pair
+  /// of steps the slice is the same, and the second half of an octet is the slice at the other step's shift.
+  __device__ static constexpr u32 place_of(int entry) {
+    const int low = Tables::low_offset(entry);
+    return u32(low) | (paired ? u32(Tables::high_offset(entry) - low) << 16 : 0);
+  }
+  /// Where those of a group do.
   struct Offsets {
-    int of_step[group_steps];
+    u32 of_step[group_steps];
     __device__ explicit Offsets(int entry) {
 #pragma unroll
-      for (int s = 0; s < group_steps; ++s) of_step[s] = Tables::low_offset(entry + s) * 16;
+      for (int s = 0; s < group_steps; ++s) of_step[s] = place_of(entry + s);
     }
   };
 
@@ -3090,6 +3510,12 @@ struct PanelOperands {
   /// The weights of an octet and a step of a group.
   __device__ static constexpr int weights_at(int octet, int step) { return slab_place(C, octet, step) * step_bytes; }
 
+  /// The operand of x for an octet and a product, from the group's first.
+  __device__ static constexpr int x_at(int octet, int product) {
+    if (C.mapped) return octet * 16 * mapped_positions * 2 + product * mapped_product_bytes(C);
+    return octet * 2 * panel_slice_bytes(C) + panel_start(C, product) * 16;
+  }
+
   /// The first operands of a group. Made before they are waited for.
   struct Group {
     u64 weights, x[group_steps];
@@ -3098,11 +3524,11 @@ struct PanelOperands {
       if constexpr (C.types == 1 && one_group_a_chunk()) {  // all offsets are constants
         const u64 panel = uniform_further(first.x, slot * panel_bytes(C));
 #pragma unroll
-        for (int s = 0; s < group_steps; ++s) x[s] = further(panel, Tables::low_offset(s) * 16);
+        for (int s = 0; s < group_steps; ++s) x[s] = panel + place_of(s);
       } else {
 #pragma unroll
         for (int s = 0; s < group_steps; ++s)
-          x[s] = uniform_further(first.x, slot * panel_bytes(C) + offsets.of_step[s]);
+          x[s] = uniform_further(first.x, slot * panel_bytes(C), offsets.of_step[s]);
       }
     }
   };
@@ -3128,73 +3554,6 @@ struct RowOutput {
     if constexpr (scaled) factor = p.scales[channel];
   }
   __device__ float operator()(float sum) const { return scaled ? fmaf(sum, factor, bias) : sum + bias; }
-};
-
-}  // namespace tconv::device
-// ---- panel/sums.cuh
-// The sums of a warpgroup of the panel kernel, and how tiles that share the depth of a sum add theirs.
-
-
-namespace tconv::device {
-
-/// What a thread has of them.
-template <GemmConfig C>
-using PanelSums = float[C.position_tiles][C.panel_columns / 2];
-
-template <GemmConfig C>
-__device__ void clear_sums(PanelSums<C>& sum) {
-#pragma unroll
-  for (int t = 0; t < C.position_tiles; ++t)
-#pragma unroll
-    for (int i = 0; i < C.panel_columns / 2; ++i) sum[t][i] = 0;
-}
-
-/// Sums of tiles that share the chunks of a depth.
-template <GemmConfig C, class Tables>
-struct PartialSums {
-  static constexpr int position_tiles = C.position_tiles, registers = C.panel_columns / 2;
-  using Roles = PanelRoles<C>;
-  using Member = typename Roles::Member;
-  using Sums = PanelSums<C>;
-
-  /// Leaves the sums of a tile for the last one of those that share them; that one gets them all, added. `memory` is
-  /// the warpgroup's own.
-  __device__ static bool add(const ForwardParams& p, const Tile& tile, Sums& sum, u32* memory) {
-    static_assert(C.turned && C.resident_steps == 0 && !C.in_turns, "turned x has memory for them");
-    static_assert(C.depth_splits <= chunks_of(C) && all_types_have_steps(),
-                  "who has no panel has not waited for zeros");
-    constexpr int words = member_sums(C);
-    const int place = tile.sum * members_of(C) + Roles::member();
-    float* const parts = p.partials + i64(place) * C.depth_splits * words + Roles::thread();
-#pragma unroll
-    for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-      for (int i = 0; i < registers; ++i) parts[tile.split * words + (t * registers + i) * warpgroup_size] = sum[t][i];
-    __threadfence();
-    Member::sync();
-    if (Roles::thread() == 0) *memory = atomicAdd(p.arrivals + place, 1u);
-    Member::sync();
-    const bool last = *memory + 1 == C.depth_splits;
-    Member::sync();
-    if (!last) return false;
-    __threadfence();
-    clear_sums<C>(sum);
-#pragma unroll 1
-    for (int split = 0; split < C.depth_splits; ++split)
-#pragma unroll
-      for (int t = 0; t < position_tiles; ++t)
-#pragma unroll
-        for (int i = 0; i < registers; ++i)
-          sum[t][i] += ptx::load_fresh(parts + split * words + (t * registers + i) * warpgroup_size);
-    return true;
-  }
-
- private:
-  __device__ static constexpr bool all_types_have_steps() {
-    for (int type = 0; type < C.types; ++type)
-      if (Tables::steps(type) == 0) return false;
-    return true;
-  }
 };
 
 }  // namespace tconv::device
@@ -3357,8 +3716,7 @@ struct PanelProducts {
 #pragma unroll
             for (int t = 0; t < position_tiles; ++t)
               Wgmma::multiply(sum[t], Operands::further(w, Operands::weights_at(o, s)),
-                              Operands::further(x, o * 2 * panel_slice_bytes(C) + panel_start(C, t) * 16),
-                              !one_group || s + o > 0);
+                              Operands::further(x, Operands::x_at(o, t)), !one_group || s + o > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();
@@ -3703,19 +4061,31 @@ struct PanelLines {
   static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
   /// Lines of a run.
   static constexpr int run_lines = device::run_lines(C);
-  /// Every output has one of a phase without taps behind it.
-  static constexpr bool beside_gap = C.width_phases == 1 && C.stride.w == 2;
   // Runs of several rows: no output may be staged where one of another row is.
-  static constexpr bool whole_rows = C.run_rows > 1;
-  static_assert(!whole_rows || (C.stride.h == run_lines && C.stride.w == C.width_phases && panels_per_row(C) == 1 &&
-                                row_lead(C) >= 0));
+  static constexpr bool whole_rows = C.whole_rows;
+  static_assert(!whole_rows || (C.stride.h == C.run_phases && panels_per_row(C) == 1 && row_lead(C) >= 0));
+  /// Every output has one of a phase without taps behind it.
+  static constexpr bool beside_gap = !whole_rows && C.width_phases == 1 && C.stride.w == 2;
 
+  /// Whether this block stores a half of the 16 rows: of those of a cluster, each does one.
+  static_assert(!C.clustered || halves == 1);
+  __device__ static bool stores(const Tile& tile, int half) { return !C.clustered || tile.split == half; }
   __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
   __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
   __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
   __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
+  /// Of whole rows, which of those of a row of positions a lane's line is.
+  __device__ static int row_of_lane() {
+    const int line = line_of_lane() % run_lines;
+    if constexpr (run_lines == run_height(C)) return line;
+    int row = 0, next = 0;
+#pragma unroll
+    for (int phase = 0; phase < C.run_phases; ++phase)
+      if (phase_has_taps(phase, C.kernel.h, C.stride.h, C.dilation.h) && next++ == line) row = phase;
+    return row;
+  }
 
   /// Of a thread's two rows.
   struct Outputs {
@@ -3774,13 +4144,24 @@ struct PanelLines {
 
     /// A product, or of the rows that it covers those of a run, from `product_row` on.
     __device__ Run of_product(const ForwardParams& p, const Tile& tile, int product, int product_row) const {
-      const int row = product / panels_per_row(C) * C.product_rows + product_row, h = row % C.box.h;
-      Run run = piece(p, tile, 0, row / C.box.h, h, product % panels_per_row(C) * columns * C.stride.w);
+      const int row = product / panels_per_row(C) * C.product_rows + product_row, d = row / C.box.h, h = row % C.box.h;
       if constexpr (whole_rows) {
-        const int rows =
-            min(min_of(C.run_rows, C.product_rows - product_row) * run_lines, p.out.h - (oh + h * C.stride.h));
-        if (run.end > 0) run.end = static_cast<unsigned short>(row_lead(C) + rows * p.out.w);
+        const int rows = C.product_rows == 1 ? C.run_rows : min(C.run_rows, C.product_rows - product_row);
+        return whole(p, d, h, rows * C.run_phases);
       }
+      return piece(p, tile, 0, d, h, product % panels_per_row(C) * columns * C.stride.w);
+    }
+
+    /// So many whole rows of outputs, those of the row of positions `h` and of the ones that follow. The first ones may
+    /// be before the image, and the last ones behind it.
+    __device__ Run whole(const ForwardParams& p, int d, int h, int rows) const {
+      const int first_row = oh + h * C.stride.h;
+      const int first = max(0, -first_row), end = min(rows, p.out.h - first_row);
+      const bool inside = exists && unsigned(od + d * C.stride.d) < unsigned(p.out.d);
+      Run run;
+      run.at = at + i64(d * C.stride.d) * p.ys.d + i64(h * C.stride.h) * p.ys.h;
+      run.first = static_cast<unsigned short>(row_lead(C) + first * p.out.w);
+      run.end = static_cast<unsigned short>(inside && end > first ? row_lead(C) + end * p.out.w : 0);
       return run;
     }
   };
@@ -3848,6 +4229,14 @@ struct PanelStaging {
   __device__ static bool second_first() {
     if (sizeof(Element) == 2 || C.stride.w == 1) return false;
     return slots >= 8 ? lane_index() % 4 >= 2 : Lines::line_of_lane() % 2 != 0;
+  }
+
+  /// The same of a lane whose first output goes to `first`, wherever lines begin: lanes of every other line write where
+  /// those of the lines between them do not.
+  __device__ static bool second_first(const Element* first) {
+    constexpr bool alternate = sizeof(Element) == 4 && (C.stride.w == 2 || C.stride.w == 4) && slots == C.stride.w;
+    if constexpr (!alternate) return second_first();
+    return (reinterpret_cast<u64>(first) / (C.stride.w * sizeof(Element)) + u64(Lines::line_of_lane())) % 2 != 0;
   }
 
   /// A lane's sum of one of two neighbouring columns, or of the other one.
@@ -3918,6 +4307,7 @@ struct PanelFlatStore {
 #pragma unroll
     for (int first_half = 0; first_half < 2; first_half += Lines::halves) {
       if (C.rows < panel_rows && Lines::first_line(first_half) * C.width_slots >= C.rows) break;
+      if (!Lines::stores(tile, first_half)) continue;
       // Calls `stage(half)` for each half of the rows that is stored with this one.
       const auto each_half = [&](const auto& stage) {
 #pragma unroll
@@ -4120,9 +4510,11 @@ struct PanelRuns {
   static constexpr int own_lanes = panel_line_lanes(C) * Lines::run_lines;
   /// The lanes that have sums of a line store its run, one vector after another; but eight at least, which are a whole
   /// line of memory. Long runs of 32-bit outputs are stored by 16 at least, which begin where a line of memory does,
-  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts.
+  /// and only sectors that a run has all of leave as vectors: memory is slow to take sectors in two parts. Long runs of
+  /// 16-bit outputs are several rows, and a warp stores one after the other.
   static constexpr bool long_runs = sizeof(Element) == 4 && !C.panel_flat && run_stride >= 32 * vector;
-  static constexpr int run_lanes = max_of(own_lanes, long_runs ? 16 : 8);
+  static constexpr bool warp_runs = sizeof(Element) == 2 && C.whole_rows && run_stride >= 64 * vector;
+  static constexpr int run_lanes = warp_runs ? warp_size : max_of(own_lanes, long_runs ? 16 : 8);
   static constexpr int whole_unit = long_runs ? 32 / int(sizeof(Element)) : vector;
 
   /// The run of a lane that stages it.
@@ -4209,7 +4601,9 @@ struct PanelRuns {
 // ---- epilogue/panel_row_store.cuh
 // The epilogue of the panel kernel where a product is a piece of a row of positions, or covers several rows one after
 // the other. Runs are staged at the alignment they have in memory, so that all but their ragged ends leave 16 bytes at
-// a time. Where rows are whole rows of outputs, which follow one another in memory, several are one run.
+// a time. Where rows are whole rows of outputs, which follow one another in memory, several are one run: those of all
+// phases along the height, and of several rows of positions. Outputs of phases without taps are between the others
+// then, and all of the run is the bias before these are staged.
 
 
 namespace tconv::device {
@@ -4222,6 +4616,7 @@ struct PanelRowStore {
   using Element = ElementOf<C>;
   using Run = typename Lines::Run;
   static constexpr int columns = C.panel_columns, line_stride = panel_line_stride(C), vector = store_vector(C);
+  static constexpr bool has_gaps = Lines::whole_rows && runs_have_gaps(C);
 
   /// Stores a tile, or the part of it that begins with product `first_product`, through `memory`, which is the warp's
   /// own.
@@ -4232,6 +4627,7 @@ struct PanelRowStore {
 #pragma unroll
     for (int first_half = 0; first_half < 2; first_half += Lines::halves) {
       if (C.rows < panel_rows && Lines::first_line(first_half) * C.width_slots >= C.rows) break;
+      if (!Lines::stores(tile, first_half)) continue;
       // Calls `stage(half)` for each half of the rows that is stored with this one.
       const auto each_half = [&](const auto& stage) {
 #pragma unroll
@@ -4241,19 +4637,26 @@ struct PanelRowStore {
                                           Lines::first_line(first_half) + Lines::run_of_lane() * Lines::run_lines);
       Run run;
       const auto store_row = [&](int t, auto index) {
-        constexpr int of_run = index.value % C.run_rows;
-        if constexpr (of_run == 0) run = line.of_product(p, tile, first_product + t, index.value);
-        const Row<index.value> row{(of_run * Lines::run_lines + Lines::line_of_lane() % Lines::run_lines) * p.out.w,
-                                   p.out.w};
+        const int of_run = (C.product_rows == 1 ? t : index.value) % C.run_rows;
+        if (of_run == 0) {
+          run = line.of_product(p, tile, first_product + t, index.value);
+          if constexpr (has_gaps) {
+            fill_run(staging, run, outputs.of_half[first_half].bias);
+            __syncwarp();
+          }
+        }
+        const Row<index.value> row{(of_run * run_height(C) + Lines::row_of_lane()) * p.out.w, p.out.w};
         each_half([&](int half) {
-          if constexpr (Lines::beside_gap)
+          if constexpr (has_gaps)
+            stage_between_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+          else if constexpr (Lines::beside_gap)
             stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
           else if (stage_pairs(run, row))
             stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
           else
             stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
         });
-        if constexpr (of_run + 1 == C.run_rows || index.value + 1 == C.product_rows) {
+        if (of_run + 1 == C.run_rows || (C.product_rows > 1 && index.value + 1 == C.product_rows)) {
           __syncwarp();
           Runs::store_runs(run, [&](int own) { return typename Runs::Staged{staging + own * line_stride}; });
           __syncwarp();
@@ -4306,7 +4709,7 @@ struct PanelRowStore {
   template <int Index, class Visit>
   __device__ static void each_position(Element* at, const float (&sum)[columns / 2], int half, const Row<Index>& row,
                                        int phase, const Visit& visit) {
-    const int swapped = Staging::second_first();
+    const int swapped = Staging::second_first(at + phase);
     Element* const at_of[2] = {at + (swapped ? C.stride.w : 0), at + (swapped ? 0 : C.stride.w)};
     each_eight(row, [&](int n, int column, bool whole) {
 #pragma unroll
@@ -4319,6 +4722,24 @@ struct PanelRowStore {
   __device__ static Element* staged_at(Element* staging, const Run& run) {
     return staging + Lines::run_of_lane() * line_stride + skew_of<vector>(run.at) +
            Lines::first_column_of_lane() * C.stride.w;
+  }
+
+  /// Stages the bias everywhere in a run.
+  __device__ static void fill_run(Element* staging, const Run& run, float bias) {
+    constexpr int lanes = Runs::own_lanes;
+    const typename Runs::Filled filled(bits_of(to_element<Element>(bias)));
+    uint4* const at = reinterpret_cast<uint4*>(staging + Lines::run_of_lane() * line_stride);
+    const int end = (skew_of<vector>(run.at) + run.end + vector - 1) / vector;
+#pragma unroll 4
+    for (int i = lane_index() % lanes; i < end; i += lanes) at[i] = filled.vector_at(0);
+  }
+  template <int Index>
+  __device__ static void stage_between_gaps(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                            const RowOutput<C>& output, int half, const Row<Index>& row) {
+    const int phase = phase_of_slot<C>(Lines::slot_of_lane(half));
+    if (phase < 0) return;
+    each_position(staged_at(staging, run) + row.place, sum, half, row, phase,
+                  [&](Element* to, float value) { to[phase] = to_element<Element>(output(value)); });
   }
 
   /// Stages outputs with those beside them that are the bias, in pairs that are aligned: with the next ones, or with
@@ -4384,7 +4805,7 @@ struct PanelStore {
   __device__ static void fill(const ForwardParams& p, const Tile& tile, const Outputs& outputs, int first_product) {
     using Element = ElementOf<C>;
     using Runs = PanelRuns<C, Tables>;
-    constexpr int runs = C.panel_flat ? box_rows(C) : C.position_tiles * product_runs(C);
+    constexpr int runs = C.panel_flat ? box_rows(C) : member_runs(C);
 #pragma unroll
     for (int half = 0; half < 2; half += Lines::halves) {
       if (C.rows < panel_rows && Lines::first_line(half) * C.width_slots >= C.rows) break;
@@ -4392,10 +4813,10 @@ struct PanelStore {
       const u32 bias = bits_of(to_element<Element>(outputs.of_half[half].bias));
 #pragma unroll 1
       for (int i = 0; i < runs; ++i) {
-        const auto run =
-            C.panel_flat
-                ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
-                : line.of_product(p, tile, first_product + i / product_runs(C), i % product_runs(C) * C.run_rows);
+        const auto run = C.panel_flat
+                             ? line.piece(p, tile, i / C.box.h / C.box.d, i / C.box.h % C.box.d, i % C.box.h, 0)
+                             : line.of_product(p, tile, first_product + i / product_runs(C) * run_products(C),
+                                               i % product_runs(C) * C.run_rows);
         Runs::store_runs(
             run, [&](int own) { return typename Runs::Filled(__shfl_sync(0xffffffff, bias, own * Runs::own_lanes)); });
       }
@@ -4512,12 +4933,68 @@ struct PanelSplitProducts {
           Wgmma::multiply(
               part,
               Operands::further(operands.weights, Operands::weights_at(o, s) + (product == 0 ? row_step_bytes(C) : 0)),
-              Operands::further(operands.x[s], o * 2 * panel_slice_bytes(C) + panel_start(C, tile) * 16 +
-                                                   (product == 1 ? panel_part_bytes(C) : 0)),
+              Operands::further(operands.x[s], Operands::x_at(o, tile) + (product == 1 ? panel_part_bytes(C) : 0)),
               product + s - first + o > 0);
     ptx::wgmma_commit();
   }
 };
+
+}  // namespace tconv::device
+// ---- sizes/march.cuh
+// Sizes of the march kernel (march_gemm.cuh): its sums, what it stages, shared memory and registers. Panels of x are
+// those of the panel kernel, of one slice of x each (sizes/panel.cuh).
+
+
+namespace tconv::device {
+
+/// The configuration of one slice of x: a box that is one slice deep.
+constexpr GemmConfig slice_of(GemmConfig c) {
+  c.box.d = 1;
+  return c;
+}
+
+/// Output channels of a block: the rows of a slot of sums.
+constexpr int slot_rows(const GemmConfig& c) { return c.rows / c.march; }
+/// Positions of a slice that a block multiplies, in the order of the panel, halo included.
+constexpr int march_positions(const GemmConfig& c) { return panel_rows * c.position_tiles * c.box_parts; }
+/// The fewest that a box takes: from its first position to its last.
+constexpr int march_span(const GemmConfig& c) { return (c.box.h - 1) * x_extent(slice_of(c)).w + c.box.w; }
+
+// Staged outputs: of each channel one run of whole rows, or one for each row.
+constexpr bool joins_rows(const GemmConfig& c) { return c.run_rows > 1; }
+constexpr int march_runs(const GemmConfig& c) { return ceil_div(c.box.h, c.run_rows); }
+/// Elements from one to the next: runs begin as they do in memory, up to a vector later.
+constexpr int march_run_pitch(const GemmConfig& c) {
+  const int v = store_vector(c);
+  return round_up(c.run_rows * c.box.w + v - 1, v);
+}
+/// And from a channel to the next. A warp stages eight positions of four pairs of channels at once.
+constexpr int march_channel_pitch(const GemmConfig& c) {
+  const int elements = march_runs(c) * march_run_pitch(c), unit = element_bytes(c) == 2 ? 32 : 16;
+  const int residue = element_bytes(c) == 2 ? 8 : 4;
+  return elements + ((residue - elements) % unit + unit) % unit;
+}
+constexpr int march_staged_bytes(const GemmConfig& c) {
+  return round_up(slot_rows(c) * march_channel_pitch(c) * element_bytes(c), 128);
+}
+
+/// Shared memory: weights, panels, staged outputs, bias and scale of each channel, barriers.
+constexpr int march_barriers(const GemmConfig& c) { return 1 + 2 * c.panel_stages + 2 * c.stage_buffers; }
+constexpr int march_shared_bytes(const GemmConfig& c) {
+  return 128 + resident_bytes(c) + c.panel_stages * panel_bytes(slice_of(c)) + c.stage_buffers * march_staged_bytes(c) +
+         slot_rows(c) * 8 + march_barriers(c) * 8;
+}
+
+// Registers of a thread: each kind of warpgroup asks for its own.
+constexpr int march_threads(const GemmConfig& c) { return warpgroup_size * (c.loaders + 1 + c.box_parts); }
+constexpr int march_entry_registers(const GemmConfig& c) { return min_of(65536 / march_threads(c) / 8 * 8, 248); }
+constexpr int march_loading_registers(const GemmConfig& c) { return round_up(filling_registers(slice_of(c)) + 40, 8); }
+constexpr int march_storing_registers = 48;
+constexpr int march_multiplying_registers(const GemmConfig& c) {
+  const int left = march_entry_registers(c) * (c.loaders + 1 + c.box_parts) - c.loaders * march_loading_registers(c) -
+                   march_storing_registers;
+  return min_of(left / c.box_parts / 8 * 8, 240);
+}
 
 }  // namespace tconv::device
 // ---- sizes/warpgroup.cuh
@@ -4569,12 +5046,13 @@ constexpr int warpgroup_shared_bytes(const GemmConfig& c) {
 
 }  // namespace tconv::device
 // ---- sizes/block.cuh
-// What a block of either kernel of warpgroups takes of a multiprocessor: shared memory and registers.
+// What a block of a kernel of warpgroups takes of a multiprocessor: shared memory and registers.
 
 
 namespace tconv::device {
 
 constexpr int team_shared_bytes(const GemmConfig& c) {
+  if (c.march) return march_shared_bytes(c);
   return c.panel_columns ? panel_shared_bytes(c) : warpgroup_shared_bytes(c);
 }
 
@@ -4584,7 +5062,7 @@ constexpr int entry_registers(const GemmConfig& c) {
   return min_of(65536 / (c.blocks_per_sm * warpgroup_size * warpgroups_of(c)) / 8 * 8, 248);
 }
 constexpr int loading_registers(const GemmConfig& c) {
-  if (c.turned) return 40;
+  if (copies_x(c)) return c.turned_once ? 56 : 40;
   return c.panel_columns ? round_up(filling_registers(c) + 40, 8) : 64;
 }
 constexpr int multiplying_registers(const GemmConfig& c) {
@@ -4610,10 +5088,11 @@ constexpr int multiplying_registers(const GemmConfig& c) {
 // of its own, so that x is fetched and turned once for them; or parts of one box, so that weights are fetched once.
 //
 // Or x was turned into panels before, by a kernel of its own (turn_x.cuh), and one thread copies them: where many
-// channel blocks read the same x, it is turned once for all.
+// channel blocks read the same x, it is turned once for all. Or no tap reads a neighbour, and x needs no turning: in 16
+// bits wgmma takes it as it lies, and one thread copies that by a tensor map.
 //
 // Where there are few tiles and many channels, tiles share the depth of a sum: each leaves its part in memory, and the
-// last one to come adds them all, always in the same order, and stores.
+// last one to come adds them all, always in the same order, and stores. Or two are a cluster, and each adds half.
 //
 // Weights stay in shared memory where those of one row block fit, and the block keeps to that row block; elsewhere
 // each team streams them through a ring.
@@ -4632,6 +5111,7 @@ struct PanelGemm {
   using Weights = PanelWeights<C, Tables>;
   using Store = PanelEpilogue<C, Tables>;
   using Schedule = TeamSchedule<C, Tables>;
+  using Fill = PanelFill<C, Roles, Shared, Schedule>;
 
   __device__ static void run(const ForwardParams& p) {
     ptx::let_next_begin();
@@ -4641,7 +5121,7 @@ struct PanelGemm {
       for (int team = 0; team < C.teams; ++team) {
         const Shared shared(team);
         for (int i = 0; i < C.panel_stages; ++i) {
-          ptx::barrier_init(shared.panel_full(i), C.turned ? 1 : panel_loaders(C) / warp_size);
+          ptx::barrier_init(shared.panel_full(i), copies_x(C) ? 1 : panel_loaders(C) / warp_size);
           ptx::barrier_init(shared.panel_empty(i), warps * members_of(C));
         }
         for (int block = 0; block < C.team_blocks; ++block)
@@ -4652,9 +5132,13 @@ struct PanelGemm {
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
       for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
+      for (int i = 0; i < clustered_barriers(C); ++i) ptx::barrier_init(Shared::sums_full(i), 1);
       ptx::barrier_init_fence();
     }
-    __syncthreads();
+    if constexpr (C.clustered)
+      ptx::cluster_sync();
+    else
+      __syncthreads();
     const Shared shared(Roles::team());
     if (Roles::Loaders::index() < Roles::loaders) {
       ptx::registers_decrease<loading_registers(C)>();
@@ -4667,19 +5151,22 @@ struct PanelGemm {
 
   __device__ static void load(const ForwardParams& p, const Shared& shared) {
     constexpr bool resident = C.resident_steps > 0;
-    if (resident && threadIdx.x == 0) {
-      Roles::wait_for_previous();
+    if (resident && threadIdx.x == 0)
       load_resident_weights<C, Tables>(p, shared.resident_weights, Shared::weights_resident());
-    }
-    if constexpr (C.turned) {
+    if constexpr (copies_x(C)) {
       // A warp for x, and one for the weights of each channel block.
       static_assert(C.team_blocks <= 3 && C.loaders == 1);
       const int warp = Roles::Loaders::index() / warp_size;
-      if (lane_index() == 0 && warp == 0) PanelFill<C, Tables>::copy_x(p, shared);
+      if (lane_index() == 0 && warp == 0) {
+        if constexpr (C.mapped)
+          Fill::copy_mapped_x(static_cast<const MappedParams&>(p), shared);
+        else
+          Fill::copy_x(p, shared);
+      }
       if (lane_index() == 0 && !resident && warp > 0 && warp <= C.team_blocks)
         CopiedWeights<C, Tables>::copy(p, shared, warp - 1);
     } else {
-      PanelFill<C, Tables>::load_x(p, shared);
+      Fill::load_x(p, shared);
     }
   }
 
@@ -4697,7 +5184,10 @@ struct PanelGemm {
     Weights weights(p, shared);
     Ring<C.panel_stages> panel;
     PanelTurns<C> turns;
+    SumsOfCluster<C> added;
     const typename PanelOperands<C, Tables>::First first(shared);
+    // Before anything but parameters and packed weights is read, and before outputs are written (pack.cuh).
+    ptx::wait_for_previous();
     for (Schedule schedule(p, Roles::team()); !schedule.done(); schedule.advance()) {
       const Tile tile = tile_of(schedule, p);
       typename Store::Outputs outputs(p, tile);
@@ -4718,7 +5208,9 @@ struct PanelGemm {
       } else {
         PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, tile, shared, first, weights, panel, turns);
       }
-      if constexpr (C.depth_splits > 1) {
+      if constexpr (C.clustered) {
+        added.add(tile, sum, memory);
+      } else if constexpr (C.depth_splits > 1) {
         unsigned char* const first = shared.store + Roles::member() * warps * panel_store_bytes(C);
         if (!PartialSums<C, Tables>::add(p, tile, sum, reinterpret_cast<u32*>(first))) continue;
       }
@@ -4858,6 +5350,7 @@ inline ForwardParams forward_params(const GemmConfig& c, long long batch, Int3 i
 constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multiprocessors) {
   const long long most = (long long)multiprocessors * c.blocks_per_sm;
   if (!c.teams) return at_most(tiles, most);
+  if (c.clustered) return at_most(tiles, most / c.depth_splits * c.depth_splits);
   if (c.resident_steps == 0) return at_most(parts_of(tiles, c.teams), most);
   const long long sets = block_sets_of(c);
   return sets * between(1, most / sets, parts_of(tiles / sets, c.teams));
@@ -4866,6 +5359,18 @@ constexpr long long blocks_of(const GemmConfig& c, long long tiles, int multipro
 constexpr Launch launch_of(const GemmConfig& c, const ForwardParams& p, int multiprocessors) {
   return {unsigned(blocks_of(c, p.tiles, multiprocessors)),
           unsigned(c.teams ? warpgroup_size * warpgroups_of(c) : threads_of(c))};
+}
+
+// ---- Mapped x ------------------------------------------------------------------------------------
+
+inline MapDescription map_description(const GemmConfig& c, const ForwardParams& p) {
+  MapDescription d{};
+  d.x = p.x, d.bf16 = c.math == Math::bf16;
+  d.sizes[0] = volume(p.in), d.sizes[1] = c.group_in, d.sizes[2] = c.groups, d.sizes[3] = p.batch;
+  d.strides[0] = 2 * p.xs.c, d.strides[1] = d.strides[0] * c.group_in;
+  d.strides[2] = p.batch > 1 ? 2 * p.xs.n : d.strides[1] * c.groups;
+  d.copied[0] = mapped_positions, d.copied[1] = mapped_channels(c);
+  return d;
 }
 
 // ---- Turned x ------------------------------------------------------------------------------------
@@ -4881,52 +5386,57 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   t.start = {c.first_position.d - c.reach.d, c.first_position.h - c.reach.h,
              c.x_phases * (c.first_position.w - c.reach.w - x_lead(c))};
   t.advance = {c.box.d, c.box.h, c.x_phases * box_advance(c)};
-  const Int3 extent = x_extent(c);
+  const Int3 extent = turned_extent(c, p.boxes);
+  // What is turned together: the x tile of a box, or once for all boxes, what those of all of them read.
+  int inputs = x_inputs(c);
+  if (c.turned_once) t.boxes.d = 1, t.boxes.h = 1, inputs = volume(extent);
   t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
-  t.images = c.images, t.tile_inputs = x_inputs(c), t.unit = c.x_vector;
-  t.tile_units = x_inputs(c) / t.unit;
+  t.images = c.images, t.tile_inputs = inputs, t.unit = c.x_vector;
+  t.tile_units = inputs / t.unit;
   t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
   t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);
-  t.slices = panel_slices(c), t.slice_stride = panel_slice_stride(c), t.panel_stride = panel_bytes(c) / 16;
+  t.slices = panel_slices(c);
+  t.slice_stride = c.turned_once ? inputs : panel_slice_stride(c);
+  t.panel_stride = c.turned_once ? weight_parts(c) * t.slices * inputs : panel_bytes(c) / 16;
   t.scaled = scales(c.math), t.scale_place = panel_scale_place(c) / 16;
-  t.inputs = parts_of(p.batch, c.images) * volume(p.boxes) * x_inputs(c);
-  // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
+  t.inputs = parts_of(p.batch, c.images) * volume(t.boxes) * inputs;
   constexpr int little = 256 * turn_threads;
-  const bool few = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little &&
-                   (!t.scaled || t.tile_units.by * t.slices <= most_turn_threads);
-  t.item_slices = few ? 1 : turn_depth;
+  t.little = t.inputs / t.unit * t.all_chunks.by * parts_of(t.slices, turn_depth) <= little;
+  // Where there is little to do, many threads wait for a few loads each; elsewhere a thread has many under way.
+  const bool fits_threads = !t.scaled || t.tile_units.by * t.slices <= most_turn_threads(1);
+  t.item_slices = t.little && fits_threads ? 1 : turn_depth;
   t.parts = parts_of(t.slices, t.item_slices), t.all_parts = t.all_chunks.by * t.parts.by;
   const int items = t.tile_units.by * t.parts.by;  // of a panel
-  t.threads = t.scaled ? min_of(round_up(items, warp_size), most_turn_threads) : turn_threads;
+  t.threads = t.scaled ? min_of(round_up(items, warp_size), most_turn_threads(t.item_slices)) : turn_threads;
   return t;
 }
 /// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
-inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
-  return t.inputs / x_inputs(c) * t.all_chunks.by * panel_bytes(c);
+inline long long turned_bytes(const TurnParams& t) {
+  return t.inputs / t.tile_inputs.by * t.all_chunks.by * t.panel_stride * 16;
 }
 inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
   return (long long)(p.tiles / c.depth_splits) * partial_bytes(c);
 }
 inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
-  return c.depth_splits > 1 ? p.tiles / c.depth_splits * members_of(c) : 0;
+  return c.depth_splits > 1 && !c.clustered ? p.tiles / c.depth_splits * members_of(c) : 0;
 }
 /// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
 inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {
-  return parts_of(turned_bytes(c, turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
+  return parts_of(turned_bytes(turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
 }
 inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, ForwardParams& p, TurnParams& t) {
   t.turned = workspace, p.x = workspace;
-  unsigned char* const partials = workspace + parts_of(turned_bytes(c, t), 256) * 256;
+  unsigned char* const partials = workspace + parts_of(turned_bytes(t), 256) * 256;
   p.partials = reinterpret_cast<float*>(partials);
   p.arrivals = t.arrivals = reinterpret_cast<unsigned*>(partials + partials_bytes(c, p));
   t.arrival_count = arrival_count(c, p);
 }
 
-/// Blocks that begin early would all go to the few multiprocessors with room beside the kernel before.
+/// Many blocks that begin early would all go to the few multiprocessors with room beside the kernel before.
 constexpr Launch launch_of(const TurnParams& p, int multiprocessors) {
   const long long items = p.scaled ? p.inputs / p.tile_inputs.by * p.all_chunks.by
                                    : parts_of(p.inputs / p.unit, p.threads) * p.all_parts.by;
-  return {unsigned(between(1, items, multiprocessors * 32)), unsigned(p.threads), false};
+  return {unsigned(between(1, items, multiprocessors * 32)), unsigned(p.threads), p.little};
 }
 
 constexpr Launch launch_of(const PackParams& p, int multiprocessors) {
@@ -4938,7 +5448,7 @@ constexpr Launch launch_of(const ScaleParams& p) { return {unsigned(p.groups * p
 
 /// Shared memory of kernels that look for the largest of a block's numbers: a word for each warp.
 constexpr int scale_shared_bytes = scale_threads / warp_size * 4;
-constexpr int turn_shared_bytes(Math math) { return scales(math) ? most_turn_threads / warp_size * 4 : 0; }
+constexpr int turn_shared_bytes(Math math) { return scales(math) ? most_turn_threads(1) / warp_size * 4 : 0; }
 
 // ---- Direct --------------------------------------------------------------------------------------
 
@@ -5028,14 +5538,14 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = false, .width_phases = 3, .width_slots = 4, .line_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 3, .width_slots = 4, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -5111,14 +5621,14 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = false, .width_phases = 3, .width_slots = 4, .line_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 3, .width_slots = 4, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 128}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 8, .x_stages = 0, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 128, .panel_stages = 4, .product_rows = 1, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
+    .panel_columns = 128, .panel_stages = 4, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
+    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -5190,14 +5700,14 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = false, .width_phases = 3, .width_slots = 4, .line_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 3, .width_slots = 4, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 72}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 16, .steps_per_slab = 1, .stages = 8, .x_stages = 0, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
-    .panel_columns = 72, .panel_stages = 4, .product_rows = 1, .run_rows = 1, .team_blocks = 4, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
+    .panel_columns = 72, .panel_stages = 4, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 4, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
+    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -5275,14 +5785,14 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = true, .width_phases = 3, .width_slots = 3, .line_phases = 1, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 3, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -5343,14 +5853,14 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = true, .width_phases = 3, .width_slots = 3, .line_phases = 1, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 32}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 2,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 3, .x_stages = 3, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -5399,14 +5909,14 @@ constexpr GemmConfig config{
     .first_position = {0, 0, 0}, .reach = {0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 5, .channel_blocks = 4, .channels_per_block = 16, .x_phases = 1,
-    .phase_major = true, .width_phases = 3, .width_slots = 3, .line_phases = 1, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 3, .width_slots = 3, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 3, .stage_group_lines = 16, .masked = false,
     .box = {1, 2, 48}, .warps_m = 1, .warps_n = 4, .tiles_m = 3, .tiles_n = 3,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 2,
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
-    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .shared_halo = {0, 0, 0}, .in_turns = false, .fills = false, .depth_splits = 1};
+    .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
+    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -5634,7 +6144,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_5f7a99780120_sm{architecture}",
+        name=f"tconv_kb81_fa9f62d7fca2_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

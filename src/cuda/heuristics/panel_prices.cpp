@@ -115,7 +115,7 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
 double turned_panel_bytes(const GemmConfig& c, const Shape& shape) {
   device::ForwardParams call{};  // of which this takes sizes
   call.batch = int(shape.batch), call.boxes = boxes_of(c, shape);
-  return double(device::turned_bytes(c, device::turn_params(c, call)));
+  return double(device::turned_bytes(device::turn_params(c, call)));
 }
 
 double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {

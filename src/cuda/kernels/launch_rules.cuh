@@ -119,7 +119,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   return t;
 }
 /// Bytes of turned x; and of what follows it where tiles share sums: their parts, then counts of them.
-inline long long turned_bytes(const GemmConfig& c, const TurnParams& t) {
+inline long long turned_bytes(const TurnParams& t) {
   return t.inputs / t.tile_inputs.by * t.all_chunks.by * t.panel_stride * 16;
 }
 inline long long partials_bytes(const GemmConfig& c, const ForwardParams& p) {
@@ -130,11 +130,11 @@ inline int arrival_count(const GemmConfig& c, const ForwardParams& p) {
 }
 /// All of them, and how they lie one after the other in `workspace`, which is aligned to 256 bytes.
 inline long long turned_workspace_bytes(const GemmConfig& c, const ForwardParams& p) {
-  return parts_of(turned_bytes(c, turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
+  return parts_of(turned_bytes(turn_params(c, p)), 256) * 256 + partials_bytes(c, p) + 4LL * arrival_count(c, p);
 }
 inline void place_in_workspace(const GemmConfig& c, unsigned char* workspace, ForwardParams& p, TurnParams& t) {
   t.turned = workspace, p.x = workspace;
-  unsigned char* const partials = workspace + parts_of(turned_bytes(c, t), 256) * 256;
+  unsigned char* const partials = workspace + parts_of(turned_bytes(t), 256) * 256;
   p.partials = reinterpret_cast<float*>(partials);
   p.arrivals = t.arrivals = reinterpret_cast<unsigned*>(partials + partials_bytes(c, p));
   t.arrival_count = arrival_count(c, p);
