@@ -2628,7 +2628,8 @@ __device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 ba
   ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
 }
 
-/// Hands a slot over: one lane of each warp says so.
+/// Hands a slot over: one lane of each warp says so. That orders what tensor cores have read; what lanes read or wrote
+/// themselves takes a __syncwarp() in between.
 __device__ inline void release(u32 barrier) {
   if (lane_index() == 0) ptx::barrier_arrive(barrier);
 }
@@ -3701,6 +3702,7 @@ struct PanelProducts {
           release(shared.panel_empty(panel.slot));
           continue;
         }
+        __syncwarp();  // all lanes have read the scale before one of them hands the panel back
       }
       Operands::each_group(steps, [&](int step) {
         const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
@@ -4909,6 +4911,7 @@ struct PanelSplitProducts {
         weights.refill(weights.next);
         weights.next.advance();
       });
+      if constexpr (scaled) __syncwarp();  // all lanes have read the scale
       release(shared.panel_empty(panel.slot));
     }
     if constexpr (scaled) {
@@ -6123,7 +6126,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_097a98a250cd_sm{architecture}",
+        name=f"tconv_kb74_671bf264aee9_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

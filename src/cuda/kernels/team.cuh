@@ -110,7 +110,8 @@ __device__ void load_resident_weights(const ForwardParams& p, u32 shared, u32 ba
   ptx::bulk_load(shared, schedule.weights(p, tile), bytes, barrier);
 }
 
-/// Hands a slot over: one lane of each warp says so.
+/// Hands a slot over: one lane of each warp says so. That orders what tensor cores have read; what lanes read or wrote
+/// themselves takes a __syncwarp() in between.
 __device__ inline void release(u32 barrier) {
   if (lane_index() == 0) ptx::barrier_arrive(barrier);
 }

@@ -296,6 +296,7 @@ struct WarpgroupGemm {
           }
         }
         ptx::wgmma_wait<0>();
+        __syncwarp();  // all lanes have read their words
         release(shared.x_empty(x.slot));
       }
     }

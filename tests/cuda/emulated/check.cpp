@@ -10,9 +10,11 @@
 #include "cuda/runtime/targets.hpp"
 #include "cuda/tensor_views.hpp"
 #include "emulated/guarded.hpp"
+#include "emulated/races.hpp"
 #include "reference/reference.hpp"
 
 namespace tconv::cuda::emulated {
+namespace races = emulation::races;
 namespace {
 
 using std::int64_t;
@@ -153,14 +155,30 @@ std::string Emulation::check(const Case& c, std::mt19937& rng) {
   const ConstTensor xc = xt, wc = wt, bc = bt;
   RunOptions options;
   options.workspace = workspace.data(), options.workspace_bytes = workspace_bytes;
-  binding->run(
-      Pass::forward,
-      {.input = &xc, .weight = &wc, .bias = layer.bias ? &bc : nullptr, .grad_output = nullptr, .output = &yt},
-      options);
+  const auto run = [&] {
+    binding->run(
+        Pass::forward,
+        {.input = &xc, .weight = &wc, .bias = layer.bias ? &bc : nullptr, .grad_output = nullptr, .output = &yt},
+        options);
+  };
+  races::begin_layer(races::Doubts::forgotten);
+  run();
+  const races::Found found = races::found();
+  const std::string kernel = binding->kernel_name(Pass::forward);
+  for (const std::string& race : found.races) ADD_FAILURE() << c.text << " [" << kernel << "]: " << race;
+  std::string doubts;
+  for (const std::string& doubt : found.doubts) doubts += "\n" + doubt;
+  if (!doubts.empty()) {
+    // Right or wrong, the outputs that are compared below are those whose products read NaN where in doubt.
+    doubts = "; where products read in doubt:" + doubts;
+    each(yt, [&](int64_t, int64_t at) { store_element(layer.dtype, y.data(), at, NAN); });
+    std::fill(workspace.begin(), workspace.end(), static_cast<unsigned char>(0xff));
+    races::begin_layer(races::Doubts::poisoned);
+    run();
+  }
   EXPECT_TRUE(std::all_of(workspace.begin() + std::ptrdiff_t(workspace_bytes), workspace.end(),
                           [](unsigned char byte) { return byte == 0xff; }))
       << c.text;
-  const std::string kernel = binding->kernel_name(Pass::forward);
   count_families(c, kernel, families);
 
   const reference::Array want = reference::forward(g, s, x_wide, w_wide, b_wide);
@@ -192,9 +210,10 @@ std::string Emulation::check(const Case& c, std::mt19937& rng) {
                      : layer.dtype == DType::bf16         ? 8e-3
                      : layer.precision == Precision::tf32 ? 4e-4
                                                           : 1e-6;
-  EXPECT_EQ(missing, 0) << c.text << " [" << kernel << "]: outputs that were not written, or read from outside";
+  EXPECT_EQ(missing, 0) << c.text << " [" << kernel << "]: outputs that were not written, or read from outside"
+                        << doubts;
   for (const auto& [error, norm] : sums)
-    EXPECT_LE(std::sqrt(error), bar * 1.3 * std::sqrt(norm)) << c.text << " [" << kernel << "]";
+    EXPECT_LE(std::sqrt(error), bar * 1.3 * std::sqrt(norm)) << c.text << " [" << kernel << "]" << doubts;
   EXPECT_TRUE(y.intact()) << c.text << " [" << kernel << "]: written outside of the output";
   return kernel;
 }

@@ -47,7 +47,9 @@ std::string emulated_source(std::string source, const std::string& entry, int sh
          "\nextern \"C\" void emulated_launch(unsigned blocks, unsigned threads, " +
          "const void* params) {\n  const auto& p = *static_cast<const tconv::device::" + params[1].str() +
          "*>(params);\n  emulation::shared_bytes = " + std::to_string(shared_bytes) +
-         ";\n  const unsigned cluster = " + (clusters ? "tconv::device::config.depth_splits" : "1") +
+         ";\n  emulation::races::memory_is_at(tconv::device::memory, tconv::device::shared, sizeof "
+         "tconv::device::memory);\n" +
+         "  const unsigned cluster = " + (clusters ? "tconv::device::config.depth_splits" : "1") +
          ";\n  emulation::require(blocks % cluster == 0, \"a cluster that is not whole\");\n" +
          "  for (unsigned block = 0; block < blocks; block += cluster)\n    emulation::" + run +
          ", [&] { tconv::device::" + entry + "(p); });\n}\n";
@@ -93,13 +95,16 @@ Emulator::Launch Emulator::compiled(const KernelRequest& request) {
 /// kernels are the same, have kept it.
 void Emulator::compile(const std::string& source, const std::string& name) const {
   namespace fs = std::filesystem;
-  const std::string compiler = std::string(TCONV_COMPILER) + " -std=c++20 -O1 -w -Wno-psabi -shared -fPIC -I ";
+  // Instrumented, and linked without the library that is for: races.cpp has its functions.
+  const std::string compiler =
+      std::string(TCONV_COMPILER) + " -std=c++20 -O1 -g1 -fsanitize=thread -w -Wno-psabi -fPIC -c -I ";
   const char* const cache = std::getenv("TCONV_EMULATION_CACHE");
   const fs::path kept = cache ? fs::path(cache) / digest(compiler + sources_ + source) : fs::path();
   std::error_code missing;
   if (cache && fs::copy_file(kept, name + ".so", missing)) return;
   write(name + ".cpp", source);
-  const std::string command = compiler + folder_.string() + " -o " + name + ".so " + name + ".cpp";
+  const std::string command = compiler + folder_.string() + " -o " + name + ".o " + name + ".cpp && " +
+                              TCONV_COMPILER + " -shared -o " + name + ".so " + name + ".o";
   if (std::system(command.c_str()) != 0) throw std::runtime_error("the CPU's compiler refused a kernel");
   if (!cache) return;
   // Whole or not at all: other tests run beside this one.

@@ -3,9 +3,8 @@
 // Every CUDA thread is a fiber. A fiber runs until it waits for others, at a barrier or a collective
 // instruction, and is resumed when they have come. A block whose fibers all wait for each other is a deadlock,
 // and said to be one. Blocks run one after the other, those of a cluster in turns; copies and products complete at
-// once. What this finds is wrong indices, wrong layouts, misaligned copies, missing or doubled outputs and
-// barriers that do not match; what it cannot find is a value used before an asynchronous instruction has delivered
-// it.
+// once. What this finds is wrong indices, wrong layouts, misaligned copies, missing or doubled outputs, barriers
+// that do not match, and accesses of shared memory that no barrier orders (races.hpp).
 #pragma once
 
 #include <ucontext.h>
@@ -19,6 +18,8 @@
 #include <map>
 #include <memory>
 #include <vector>
+
+#include "races.hpp"
 
 #define __device__
 #define __global__
@@ -105,6 +106,7 @@ struct Fiber {
 struct NamedBarrier {
   int arrived = 0;
   unsigned generation = 0;
+  races::Meeting meeting;
 };
 
 /// An mbarrier: completes a phase when all have arrived and all bytes have come.
@@ -112,6 +114,7 @@ struct PhaseBarrier {
   int expected = 0, pending = 0;
   long long bytes = 0;
   unsigned phase = 0;
+  races::Meeting meeting;
 };
 
 struct Block {
@@ -137,13 +140,22 @@ void wait_until(const Condition& condition) {
   while (!condition()) yield();
 }
 
-inline void arrive_and_wait(NamedBarrier& barrier, int threads) {
+/// Waits until so many threads have arrived. `complete` is called by the last of them.
+template <class Complete>
+void arrive_and_wait(NamedBarrier& barrier, int threads, const Complete& complete) {
   const unsigned generation = barrier.generation;
   if (++barrier.arrived == threads) {
+    complete();
     barrier.arrived = 0, ++barrier.generation, ++state.progress;
   } else {
     wait_until([&] { return barrier.generation != generation; });
   }
+}
+/// A barrier that orders accesses of memory.
+inline void synchronize(NamedBarrier& barrier, int threads) {
+  races::arrive(barrier.meeting);
+  arrive_and_wait(barrier, threads, [&] { races::complete(barrier.meeting); });
+  races::leave(barrier.meeting);
 }
 inline unsigned warp() {
   return state.current->thread.x / 32;
@@ -151,8 +163,9 @@ inline unsigned warp() {
 inline unsigned lane() {
   return state.current->thread.x % 32;
 }
-inline void sync_warp() {
-  arrive_and_wait(state.warps[warp()], 32);
+/// All lanes come here. That alone orders no accesses of memory.
+inline void meet_warp() {
+  arrive_and_wait(state.warps[warp()], 32, [] {});
 }
 
 /// Every lane shows `Words` words; `read` sees those of all lanes.
@@ -161,14 +174,16 @@ void exchange(const unsigned (&words)[Words], const Read& read) {
   std::vector<unsigned>& all = state.exchanged[warp()];
   if (all.size() < 32u * Words) all.resize(32u * Words);
   for (int i = 0; i < Words; ++i) all[lane() * Words + unsigned(i)] = words[i];
-  sync_warp();
+  meet_warp();
   read(all);
-  sync_warp();
+  meet_warp();
 }
 
 inline void complete_if_due(PhaseBarrier& b) {
   require(b.pending >= 0, "more arrivals at a barrier than it expects");
-  if (b.pending == 0 && b.bytes == 0) b.pending = b.expected, b.phase ^= 1, ++state.progress;
+  if (b.pending != 0 || b.bytes != 0) return;
+  races::complete(b.meeting);
+  b.pending = b.expected, b.phase ^= 1, ++state.progress;
 }
 
 inline void enter() {
@@ -184,7 +199,7 @@ inline void start_block(unsigned index, unsigned grid, unsigned threads, const s
   constexpr std::size_t stack_bytes = 96 * 1024;
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& f = state.fibers[i];
-    f.thread.x = i, f.stack = std::make_unique<char[]>(stack_bytes);
+    f.thread.x = i, f.stack = std::make_unique_for_overwrite<char[]>(stack_bytes);
     getcontext(&f.context);
     f.context.uc_stack.ss_sp = f.stack.get(), f.context.uc_stack.ss_size = stack_bytes,
     f.context.uc_link = nullptr;
@@ -192,15 +207,17 @@ inline void start_block(unsigned index, unsigned grid, unsigned threads, const s
   }
 }
 
-/// Resumes the block's fibers until all are done, which it returns, or all wait.
-inline bool run_fibers() {
+/// Resumes the fibers of a block, of a number in its cluster, until all are done, which it returns, or all wait.
+inline bool run_fibers(unsigned block) {
   for (;;) {
     const unsigned long long before = state.progress;
     bool alive = false;
     for (Fiber& f : state.fibers) {
       if (f.done) continue;
       alive = true, state.current = &f;
+      races::run(block, f.thread.x);
       swapcontext(&state.scheduler, &f.context);
+      races::run(block, races::nobody);
     }
     if (!alive) return true;
     if (state.progress == before) return false;
@@ -219,6 +236,7 @@ inline Cluster cluster;
 
 inline void run_cluster(unsigned first, unsigned blocks, unsigned grid, unsigned threads, unsigned char* memory,
                         const std::function<void()>& kernel) {
+  races::begin(blocks, threads, shared_bytes);
   cluster = Cluster{};
   cluster.blocks = std::vector<Block>(blocks);
   cluster.memories.assign(blocks, std::vector<unsigned char>(shared_bytes));
@@ -233,7 +251,7 @@ inline void run_cluster(unsigned first, unsigned blocks, unsigned grid, unsigned
       std::swap(state, cluster.blocks[i]);
       std::memcpy(memory, cluster.memories[i].data(), shared_bytes);
       const unsigned long long before = state.progress;
-      alive = !run_fibers() || alive;
+      alive = !run_fibers(i) || alive;
       went_on = state.progress != before || went_on;
       std::memcpy(cluster.memories[i].data(), memory, shared_bytes);
       std::swap(state, cluster.blocks[i]);
@@ -244,8 +262,9 @@ inline void run_cluster(unsigned first, unsigned blocks, unsigned grid, unsigned
 }
 
 inline void run_block(unsigned index, unsigned grid, unsigned threads, const std::function<void()>& kernel) {
+  races::begin(1, threads, shared_bytes);
   start_block(index, grid, threads, kernel);
-  require(run_fibers(), "deadlock: every thread of a block waits");
+  require(run_fibers(0), "deadlock: every thread of a block waits");
 }
 
 }  // namespace emulation
@@ -256,10 +275,10 @@ inline void run_block(unsigned index, unsigned grid, unsigned threads, const std
 #define blockDim (emulation::state.size)
 
 inline void __syncthreads() {
-  emulation::arrive_and_wait(emulation::state.named[0], int(blockDim.x));
+  emulation::synchronize(emulation::state.named[0], int(blockDim.x));
 }
 inline void __syncwarp() {
-  emulation::sync_warp();
+  emulation::synchronize(emulation::state.warps[emulation::warp()], 32);
 }
 inline unsigned __shfl_sync(unsigned, unsigned value, int from) {
   unsigned result = 0;

@@ -61,6 +61,7 @@ struct MarchProducts {
       // Nothing is read of the sums before this.
 #pragma unroll
       for (int t = 0; t < tiles; ++t) ptx::wgmma_sums(sum[t]);
+      if constexpr (scaled) __syncwarp();  // all lanes have read the scale
       release(shared.panel_empty(panel.slot));
       panel.advance();
     }

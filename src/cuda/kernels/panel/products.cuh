@@ -66,6 +66,7 @@ struct PanelProducts {
           release(shared.panel_empty(panel.slot));
           continue;
         }
+        __syncwarp();  // all lanes have read the scale before one of them hands the panel back
       }
       Operands::each_group(steps, [&](int step) {
         const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,

@@ -75,6 +75,7 @@ struct PanelSplitProducts {
         weights.refill(weights.next);
         weights.next.advance();
       });
+      if constexpr (scaled) __syncwarp();  // all lanes have read the scale
       release(shared.panel_empty(panel.slot));
     }
     if constexpr (scaled) {

@@ -26,15 +26,20 @@ template <int Bytes>
 inline void copy_async(u32 to, const void* from, bool valid) {
   emulation::require(to % Bytes == 0, "a copy to a misaligned address");
   unsigned char* const target = shared_pointer(to, Bytes);
-  if (!valid) {
-    std::memset(target, 0, Bytes);
-    return;
-  }
-  emulation::require(reinterpret_cast<std::uintptr_t>(from) % Bytes == 0, "a copy from a misaligned address");
-  std::memcpy(target, from, Bytes);
+  emulation::races::begins_copy(to, Bytes);
+  emulation::require(!valid || reinterpret_cast<std::uintptr_t>(from) % Bytes == 0,
+                     "a copy from a misaligned address");
+  emulation::races::unrecorded([&] {
+    if (valid)
+      std::memcpy(target, from, Bytes);
+    else
+      std::memset(target, 0, Bytes);
+  });
 }
-inline void commit_copies() {}
+inline void commit_copies() { emulation::races::commits_copies(); }
 template <int Pending>
-inline void wait_copies() {}
+inline void wait_copies() {
+  emulation::races::waits_for_copies(Pending);
+}
 
 }  // namespace tconv::device::ptx

@@ -7,7 +7,8 @@ namespace tconv::device::ptx {
 
 inline void barrier_init(u32 barrier, u32 arrivals) {
   emulation::require(barrier % 8 == 0, "a misaligned barrier");
-  emulation::state.phases[barrier] = {int(arrivals), int(arrivals), 0, 0};
+  emulation::state.phases[barrier] = {int(arrivals), int(arrivals), 0, 0, {}};
+  emulation::races::initialised(emulation::cluster.running, barrier);
 }
 inline void barrier_init_fence() {}
 inline emulation::PhaseBarrier& phase_barrier(u32 barrier) {
@@ -17,20 +18,35 @@ inline emulation::PhaseBarrier& phase_barrier(u32 barrier) {
 }
 inline void barrier_arrive(u32 barrier) {
   emulation::PhaseBarrier& b = phase_barrier(barrier);
+  emulation::races::uses_barrier(emulation::cluster.running, barrier);
+  emulation::races::arrive(b.meeting);
   --b.pending;
   complete_if_due(b);
 }
-inline void barrier_arrive_copies(u32 barrier) { barrier_arrive(barrier); }
+inline void barrier_arrive_copies(u32 barrier) {
+  emulation::PhaseBarrier& b = phase_barrier(barrier);
+  emulation::races::leaves_copies(b.meeting);
+  --b.pending;
+  complete_if_due(b);
+}
 inline void barrier_arrive_expect(u32 barrier, u32 bytes) {
   emulation::PhaseBarrier& b = phase_barrier(barrier);
+  emulation::races::uses_barrier(emulation::cluster.running, barrier);
+  emulation::races::arrive(b.meeting);
   b.bytes += bytes, --b.pending;
   complete_if_due(b);
 }
-inline bool barrier_test(u32 barrier, u32 parity) { return phase_barrier(barrier).phase != parity; }
+inline bool barrier_test(u32 barrier, u32 parity) {
+  const emulation::PhaseBarrier& b = phase_barrier(barrier);
+  if (b.phase == parity) return false;
+  emulation::races::uses_barrier(emulation::cluster.running, barrier);
+  emulation::races::leave(b.meeting);
+  return true;
+}
 inline void barrier_wait(u32 barrier, u32 parity) {
   emulation::wait_until([&] { return barrier_test(barrier, parity); });
 }
-inline void async_proxy_fence() {}
-inline void named_sync(int name, int threads) { emulation::arrive_and_wait(emulation::state.named[name], threads); }
+inline void async_proxy_fence() { emulation::races::fence(); }
+inline void named_sync(int name, int threads) { emulation::synchronize(emulation::state.named[name], threads); }
 
 }  // namespace tconv::device::ptx

@@ -11,6 +11,7 @@ inline void bulk_load(u32 to, const void* from, u32 bytes, u32 barrier) {
                      "a misaligned bulk copy");
   std::memcpy(shared_pointer(to, bytes), from, bytes);
   emulation::PhaseBarrier& b = phase_barrier(barrier);
+  emulation::races::copies(to, bytes, barrier, b.meeting);
   b.bytes -= bytes;
   complete_if_due(b);
 }

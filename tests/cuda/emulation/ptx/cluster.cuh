@@ -8,7 +8,7 @@ namespace tconv::device::ptx {
 
 inline void cluster_sync() {
   emulation::Cluster& cluster = emulation::cluster;
-  emulation::arrive_and_wait(cluster.barrier, int(cluster.blocks.size() * blockDim.x));
+  emulation::synchronize(cluster.barrier, int(cluster.blocks.size() * blockDim.x));
 }
 inline u32 address_in_block(u32 shared, u32 rank) {
   emulation::require(rank < emulation::cluster.blocks.size() && rank != emulation::cluster.running,
@@ -19,6 +19,7 @@ inline void cluster_store(u32 address, float a, float b) {
   const u32 at = address & 0xffffff;
   emulation::require(at % 8 == 0 && at + 8 <= emulation::shared_bytes, "a misaligned store to another block");
   unsigned char* const memory = emulation::cluster.memories[address >> 24].data();
+  emulation::races::stores_to_block(address >> 24, at, 8);
   std::memcpy(memory + at, &a, 4), std::memcpy(memory + at + 4, &b, 4);
 }
 inline void cluster_arrive(u32 barrier) {
@@ -28,6 +29,8 @@ inline void cluster_arrive(u32 barrier) {
   emulation::require(alive, "an arrival at a block that has ended");
   const auto at = block.phases.find(barrier & 0xffffff);
   emulation::require(at != block.phases.end(), "a barrier that was never initialised");
+  emulation::races::uses_barrier(barrier >> 24, barrier & 0xffffff);
+  emulation::races::arrive(at->second.meeting);
   --at->second.pending;
   complete_if_due(at->second);
 }
