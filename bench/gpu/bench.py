@@ -38,7 +38,7 @@ import torch
 from kernels import kernel_names
 from problems import PRECISIONS, Error, Problem, error_of, float64_result, memory_format, named, read_problems
 from random_layers import random_layers
-from report import SPEEDS, behind, behind_lines, kernel_key, mean_line, means_of, summary_of, summary_table, table
+from report import SPEEDS, behind_lines, kernel_key, mean_line, means_of, summary_of, summary_table, table
 from timing import BRIEF, FULL, SMALL_MS, Effort, ceilings, gpu_and_call_ms
 
 from library import BoundLayer, Library
@@ -280,9 +280,9 @@ def report_random(record: dict, precisions: list[str]) -> None:
 
 
 def add_kernels(record: dict, problems: list[Problem], library: Path) -> None:
-    """The kernels of the rows that are behind."""
+    """The kernels that the times of rows are of."""
     known = {p.name: p for p in problems}
-    wanted = [(row, name) for name in ("best", "last") for row in behind(record["rows"], name)]
+    wanted = [(row, name) for name in ("best", "last") for row in record["rows"] if SPEEDS[name][1] in row]
     questions = [(known[row["name"]], row["precision"], name == "last") for row, name in wanted]
     try:
         for (row, name), kernel in zip(wanted, kernel_names(library, questions), strict=True):
@@ -345,8 +345,8 @@ def main() -> int:
 
     rows: list[dict] = record["rows"]
     print(", ".join(f"{name} {rate:.2f}" for name, rate in record["rates"].items()))
+    add_kernels(record, problems, options.library)
     if options.random:
-        add_kernels(record, problems, options.library)
         report_random(record, precisions)
     else:
         report_problems(record, precisions)

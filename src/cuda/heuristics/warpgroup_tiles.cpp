@@ -111,10 +111,8 @@ double words_summed(const Geometry& g, int per_word, const RowPlan& rows) {
 }
 
 bool suits_halves(const Geometry& g, Math math, const RowPlan& rows) {
-  // Of a sum of few products what operands lose that are split is more than what additions lose.
-  const double fewest = math == Math::halves ? 96 : 16;
   return suits_panels(g, channels_per_word(math), rows) && rows.rows() > 16 && g.group_in >= 8 &&
-         words_summed(g, 1, rows) >= fewest;
+         words_summed(g, 1, rows) >= 16;
 }
 
 }  // namespace

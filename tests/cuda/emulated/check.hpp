@@ -28,6 +28,8 @@ class Emulation : public ::testing::Test {
   std::string check(const Case& layer, std::mt19937& rng);
   void print_families() const;
 
+  double error = 0;  // of the layer that was run last, relative in norm
+
   Emulator emulator;
   std::map<std::string, int> families;
 

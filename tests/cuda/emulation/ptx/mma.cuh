@@ -24,6 +24,13 @@ double word_product(u32 a, u32 b) {
   }
 }
 
+/// A sum as tensor cores keep it: they do not round.
+inline float truncated(double sum) {
+  const float nearest = float(sum);
+  const bool away = std::isfinite(nearest) && std::fabs(double(nearest)) > std::fabs(sum);
+  return away ? std::nextafter(nearest, 0.f) : nearest;
+}
+
 template <Math M>
 inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   const u32 words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
@@ -35,7 +42,7 @@ inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
         for (u32 k = 0; k < 8; ++k)
           sum += word_product<M>(all[(row * 4 + k % 4) * 6 + half + k / 4 * 2],
                                  all[((column + e) * 4 + k % 4) * 6 + 4 + k / 4]);
-        d[half * 2 + e] = float(sum);
+        d[half * 2 + e] = truncated(sum);
       }
   });
 }

@@ -59,7 +59,7 @@ struct EmulatedWgmma {
               for (u32 k = 0; k < 8; ++k)
                 total += ptx::word_product<M>(all[(row * 4 + k % 4) * 4 + half + k / 4 * 2],
                                               weights[u32(n) * 64 + k / 4 * 32 + (column + e) * 4 + k % 4]);
-              sum = float(total);
+              sum = ptx::truncated(total);
             }
       });
     });
@@ -97,7 +97,7 @@ struct EmulatedWgmma<Columns, M, true> {
             for (u32 k = 0; k < 8; ++k)
               total += ptx::word_product<M>(weights[row / 8 * 64 + k / 4 * 32 + row % 8 * 4 + k % 4],
                                             x_word(k, position));
-            sum = float(total);
+            sum = ptx::truncated(total);
           }
     });
     emulation::meet_warp();
@@ -139,7 +139,7 @@ struct EmulatedMarchWgmma {
             for (u32 k = 0; k < 8; ++k)
               total += ptx::word_product<M>(x[k / 4 * slice * 4 + (first + half * 8) * 4 + k % 4],
                                             weights[n * 64 + k / 4 * 32 + (column + e) * 4 + k % 4]);
-            sum = float(total);
+            sum = ptx::truncated(total);
           }
     });
     emulation::meet_warp();
