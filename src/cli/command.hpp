@@ -40,6 +40,7 @@ Command command_of(CommandLine& line, const char* name, const char* about, void 
 Command add_run(CommandLine& line);
 Command add_bench(CommandLine& line);
 Command add_explain(CommandLine& line);
+Command add_tiles(CommandLine& line);
 Command add_compile(CommandLine& line);
 Command add_export(CommandLine& line);
 Command add_info(CommandLine& line);

@@ -11,39 +11,29 @@
 
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
-#include "cli/problem_choice.hpp"
+#include "cli/gpu_layers.hpp"
 #include "cli/terminal.hpp"
 #include "cli/text.hpp"
 #include "cuda/ahead_of_time.hpp"
 #include "cuda/runtime/cache.hpp"
 #include "cuda/runtime/nvrtc.hpp"
-#include "cuda/runtime/targets.hpp"
 
 namespace tconv::cli {
 namespace {
 
 struct CompileFlags {
-  ProblemChoice choice;
-  std::vector<std::string> architectures, dtypes{"f32"}, precisions{"fp32", "tf32"}, layouts{"channels_first"};
-  std::int64_t multiprocessors = 0, jobs = 0, batch = 0;
+  GpuLayers layers;
+  std::int64_t jobs = 0;
   std::string cache;
   bool check = false;
 };
 
 void add_flags(Flags& add, CompileFlags& flags) {
-  flags.choice.add_to(add);
-  add.list("--arch", flags.architectures, "Architectures, such as sm_90a (that of the GPU present)",
-           "ARCH[,ARCH]");
-  add.integer("--multiprocessors", flags.multiprocessors, "Multiprocessors of the GPU (as the common models have)",
-              "N", 1);
-  add.list("--dtype", flags.dtypes, "f32, f64, f16, bf16 (f32)", "TYPE[,TYPE]");
-  add.list("--precision", flags.precisions, "Of f32: fp32, tf32 (both)", "NAME[,NAME]");
-  add.list("--layout", flags.layouts, "channels_first, channels_last (channels_first)", "LAYOUT[,LAYOUT]");
-  add.integer("--batch", flags.batch, "Batch (the problem's, or 1)", "N", 1);
+  flags.layers.add_to(add);
   add.text("--cache", flags.cache, "Where to put the code (TCONV_CACHE_DIR, or ~/.cache/tconv)", "FOLDER");
   add.toggle("--check", flags.check, "Compile nothing; exit code 1 if a kernel is not in the cache");
   add.integer("--jobs", flags.jobs, "Kernels to compile at a time (one per CPU)", "N", 1);
-  flags.choice.add_layer_to(add);
+  flags.layers.add_layer_to(add);
   add.footer(R"(
 tconv compiles the kernels of a layer for the GPU when they are first needed and keeps the code on disk.
 This command does so ahead of time. It needs NVRTC and no GPU; a machine that has the cache (copy the
@@ -66,49 +56,15 @@ struct Job {
   cuda::KernelRequest request;
 };
 
-/// The layers of a problem in every type and layout asked for.
-std::vector<Layer> variants(const CompileFlags& flags, const Problem& problem) {
-  std::vector<Layer> layers;
-  for (const std::string& dtype : flags.dtypes)
-    for (const std::string& precision : flags.precisions)
-      for (const std::string& layout : flags.layouts) {
-        Layer layer = problem.layer;
-        layer.dtype = parse_dtype(dtype);
-        layer.layout = parse_layout(layout);
-        layer.precision = parse_precision(precision);
-        if (layer.dtype != DType::f32) {
-          if (precision != flags.precisions.front()) continue;  // the other types have one precision
-          layer.precision = Precision::fp32;
-        }
-        layers.push_back(layer);
-      }
-  return layers;
-}
-
-std::vector<cuda::DeviceProperties> devices(const CompileFlags& flags) try {
-  std::vector<cuda::DeviceProperties> devices;
-  for (const std::string& architecture : flags.architectures)
-    devices.push_back(
-        cuda::absent_device(architecture, int(std::min<std::int64_t>(flags.multiprocessors, 1 << 20))));
-  if (!devices.empty()) return devices;
-  if (!cuda::find_driver())
-    throw UsageError(fmt::format("give --arch, one of {}: there is no GPU here to take it from ({})",
-                                 fmt::join(cuda::known_architectures(), ", "), cuda::why_no_driver()));
-  return {cuda::device_properties(0)};
-} catch (const InvalidArgument& error) {
-  throw UsageError(std::string("--arch: ") + error.what());
-}
-
 std::vector<Job> jobs_of(const CompileFlags& flags) {
-  std::vector<Problem> problems = flags.choice.problems("compile");
-  const auto targets = devices(flags);
+  const std::vector<Problem> problems = flags.layers.problems("compile");
+  const auto targets = flags.layers.devices();
   Progress progress(int(problems.size()));
   std::vector<Job> jobs;
   std::set<std::pair<std::string, std::string>> seen;
-  for (Problem& problem : problems) {
+  for (const Problem& problem : problems) {
     progress.step("planning " + problem.name);
-    if (flags.batch > 0) problem.batch = flags.batch;
-    for (const Layer& layer : variants(flags, problem))
+    for (const Layer& layer : flags.layers.variants(problem))
       for (const cuda::DeviceProperties& device : targets)
         for (cuda::KernelRequest& request : cuda::kernels_of(layer, problem.batch, problem.input, device)) {
           const std::string architecture = cuda::architecture_of(device);

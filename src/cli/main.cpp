@@ -24,6 +24,7 @@ Examples:
   tconv bench kb64                 verify and time a known problem on this machine
   tconv bench --mission            the four problems tconv is held against
   tconv explain kb81               which taps feed which outputs, and what the layer must cost
+  tconv tiles kb81 --arch sm_90a   which GPU kernel serves it, and at what price
   tconv compile --mission --arch sm_90a  kernels for a GPU, ahead of time
   tconv export kb64 --output kb64.py   a layer as one Python file with its kernels
   tconv info                       engines and devices found
@@ -47,7 +48,7 @@ int finish(int code) {
 
 int main(int argc, char** argv) try {
   CommandLine line(about, footer, [] { return "tconv " + tconv::system_info().version; });
-  const std::vector<Command> commands = {add_run(line),     add_bench(line),  add_explain(line),
+  const std::vector<Command> commands = {add_run(line),     add_bench(line),  add_explain(line), add_tiles(line),
                                          add_compile(line), add_export(line), add_info(line)};
   std::string topic;
   line.add("help", "Explain a command").positional("command", topic, "The command to explain", "COMMAND");

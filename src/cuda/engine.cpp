@@ -9,7 +9,6 @@
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/memory_alignment.hpp"
 #include "cuda/packings.hpp"
-#include "cuda/preferences.hpp"
 #include "cuda/runtime/kernel.hpp"
 #include "cuda/tensor_views.hpp"
 #include "cuda/tile_choice.hpp"
@@ -29,15 +28,6 @@ Family family_of(const Layer& layer, const Geometry& g) {
   if (layer.dtype == DType::f64) return Family::direct;
   if (g.in_channels() > 1'000'000 || g.out_channels() > 1'000'000) return Family::generic;
   return few_channels(g) ? Family::direct : Family::gemm;
-}
-
-PackingOptions packing_options(const DeviceProperties& device) {
-  const Preferences preferred = preferences();
-  return {.warpgroups = device.major == 9 && !preferred.no_warpgroups,
-          .exported = device.exported,
-          .scaled = preferred.no_halves ? std::optional(false) : device.scaled,
-          .inputs = preferred.inputs,
-          .marches = !preferred.no_march};
 }
 
 /// What is fixed for a layer on a device; shared by the plan and its bindings.
@@ -122,20 +112,20 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
     generic_kernel(s);
     return;
   }
-  const auto dense = [&](int64_t channels, const Extents& size) {
-    return dense_view(nullptr, s.layer.dtype, shape.batch, channels, size, s.layer.layout);
-  };
-  const Tensor x = dense(s.geometry.in_channels(), shape.input);
-  const Tensor y = dense(s.geometry.out_channels(), shape.output);
   if (s.family == Family::direct) {
+    const auto dense = [&](int64_t channels, const Extents& size) {
+      return dense_view(nullptr, s.layer.dtype, shape.batch, channels, size, s.layer.layout);
+    };
+    const Tensor x = dense(s.geometry.in_channels(), shape.input);
+    const Tensor y = dense(s.geometry.out_channels(), shape.output);
     if (const auto config = direct_config(s.geometry, s.layer.dtype, direct_access(s.geometry, x, y)))
       direct_kernel(s, *config);
     else
       generic_kernel(s);
     return;
   }
-  if (const Gemm& gemm = gemm_for(access_of(s.geometry, x, y)); gemm.turn)
-    turned_bytes_ = turned_bytes(gemm.config, shape_);
+  const Access access = dense_access(s.geometry, shape, s.layer.dtype, s.layer.layout);
+  if (const Gemm& gemm = gemm_for(access); gemm.turn) turned_bytes_ = turned_bytes(gemm.config, shape_);
 }
 
 class CudaPlan final : public EnginePlan {

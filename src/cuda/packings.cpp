@@ -5,6 +5,7 @@
 #include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/memory_alignment.hpp"
+#include "cuda/preferences.hpp"
 #include "cuda/upright.hpp"
 
 namespace tconv::cuda {
@@ -17,6 +18,15 @@ void set_strides(Params& params, const ConstTensor& weight) {
 }
 
 }  // namespace
+
+PackingOptions packing_options(const DeviceProperties& device) {
+  const Preferences preferred = preferences();
+  return {.warpgroups = device.major == 9 && !preferred.no_warpgroups,
+          .exported = device.exported,
+          .scaled = preferred.no_halves ? std::optional(false) : device.scaled,
+          .inputs = preferred.inputs,
+          .marches = !preferred.no_march};
+}
 
 Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, const DeviceProperties& device)
     : geometry_(geometry), device_(device) {

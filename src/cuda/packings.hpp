@@ -10,6 +10,9 @@
 
 namespace tconv::cuda {
 
+/// What the device and the preferences of tests allow.
+PackingOptions packing_options(const DeviceProperties& device);
+
 struct Packing {
   PackingPlan plan;
   std::size_t offset = 0, bytes = 0;  // in the packed weight

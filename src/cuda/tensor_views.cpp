@@ -88,4 +88,9 @@ Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) 
   return a;
 }
 
+Access dense_access(const Geometry& g, const Shape& shape, DType dtype, Layout layout) {
+  return access_of(g, dense_view(nullptr, dtype, shape.batch, g.in_channels(), shape.input, layout),
+                   dense_view(nullptr, dtype, shape.batch, g.out_channels(), shape.output, layout));
+}
+
 }  // namespace tconv::cuda

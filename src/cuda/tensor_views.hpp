@@ -26,5 +26,7 @@ device::ImageStrides image_strides(const ConstTensor& tensor);
 
 /// How the tensor-core kernels can load x and store y of a layer.
 Access access_of(const Geometry& geometry, const ConstTensor& x, const ConstTensor& y);
+/// Where both are dense and aligned.
+Access dense_access(const Geometry& geometry, const Shape& shape, DType dtype, Layout layout);
 
 }  // namespace tconv::cuda

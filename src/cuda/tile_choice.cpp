@@ -11,13 +11,15 @@
 
 namespace tconv::cuda {
 
+DeviceLimits limits_of(const DeviceProperties& device) {
+  return {.multiprocessors = device.multiprocessors,
+          .shared_per_block = device.shared_per_block,
+          .shared_per_multiprocessor = device.shared_per_multiprocessor,
+          .exported = device.exported};
+}
+
 TileChooser::TileChooser(const Layer& layer, const DeviceProperties& device)
-    : layer_(layer),
-      geometry_(geometry_of(layer)),
-      limits_{.multiprocessors = device.multiprocessors,
-              .shared_per_block = device.shared_per_block,
-              .shared_per_multiprocessor = device.shared_per_multiprocessor,
-              .exported = device.exported} {}
+    : layer_(layer), geometry_(geometry_of(layer)), limits_(limits_of(device)) {}
 
 std::vector<TileChoice> tiles_of(const PackingPlan& plan, const Geometry& geometry, const Shape& shape,
                                  const Access& access, const DeviceLimits& limits) {

@@ -16,6 +16,8 @@ struct ChosenTile {
   TileChoice tile;
 };
 
+DeviceLimits limits_of(const DeviceProperties& device);
+
 /// The tiles that serve a shape from one packing of the weights, the best first.
 std::vector<TileChoice> tiles_of(const PackingPlan& plan, const Geometry& geometry, const Shape& shape,
                                  const Access& access, const DeviceLimits& limits);

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <random>
 #include <tuple>
@@ -78,21 +77,6 @@ struct Candidate {
   std::shared_ptr<const Kernel> kernel, turn;
 };
 
-/// How dense tensors of a layer can be loaded and stored, by its layout alone: the engine's access_of also sees
-/// that images of one element, and layers of one channel, are dense in both.
-Access dense_access(const Geometry& g, const Shape& s, DType dtype, bool last) {
-  const int per_word = size_of(dtype) == 2 ? 2 : 1;
-  Access access;
-  access.x_channels_last = last, access.y_rows = !last,
-  access.y_channels = last ? int(std::gcd(g.out_channels(), int64_t(4 * per_word))) : 1;
-  if (last)
-    access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
-  else
-    access.x_vector = s.input[2] % (4 * per_word) == 0 ? 4 * per_word : s.input[2] % per_word == 0 ? per_word : 1;
-  access.x_maps = !last && size_of(dtype) == 2 && volume(s.input) % 8 == 0;
-  return access;
-}
-
 /// The kinds of tile, of each of which some are timed.
 int kind_of(const device::GemmConfig& c) {
   if (c.march) return 100000 + 100 * device::scales(c.math) + 10 * c.box_parts + c.position_tiles;
@@ -141,7 +125,7 @@ std::string shape_of_tile(const device::GemmConfig& c) {
 std::vector<Candidate> candidates_of(const cli::Problem& problem, Layout layout, int count, bool hopper) {
   const Geometry g = geometry_of(problem.layer);
   const Shape s = shape_of(problem.layer, problem.batch, problem.input);
-  const Access access = dense_access(g, s, problem.layer.dtype, layout == Layout::channels_last);
+  const Access access = dense_access(g, s, problem.layer.dtype, layout);
   struct Taken {
     int count = 0, skipped = 1;
   };
