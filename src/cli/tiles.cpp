@@ -42,6 +42,9 @@ void print(const Problem& problem, const Layer& layer, const cuda::DevicePropert
     fmt::print("  the layer alone decides; there are no tiles to choose among\n\n");
     return;
   }
+  if (layer.dims == 1 && found.shape.input[2] != problem.input[0])
+    fmt::print("  priced for {} samples, which stand for all lengths from {} on\n", found.shape.input[2],
+               found.shape.input[2] / 2 + 1);
   fmt::print("{:>14}  {:>6}  tile\n", "1,000 cycles", "");
   const std::size_t shown = most > 0 ? std::min(std::size_t(most), found.tiles.size()) : found.tiles.size();
   for (std::size_t i = 0; i < shown; ++i) {

@@ -17,13 +17,14 @@ PricedTiles priced_tiles(const Layer& layer, std::int64_t batch, const Extents& 
   DeviceProperties device = described;
   device.record = &record;
   const Shape shape = shape_of(layer, std::max<std::int64_t>(batch, 1), input);
-  PricedTiles result{make_plan(layer, device)->bind(shape)->kernel_name(Pass::forward), {}};
+  PricedTiles result{
+      shape_class(layer, shape), make_plan(layer, device)->bind(shape)->kernel_name(Pass::forward), {}};
   if (result.chosen.find("_gemm") == std::string::npos) return result;
 
   const Geometry geometry = geometry_of(layer);
   const Access access = dense_access(geometry, shape, layer.dtype, layer.layout);
   for (const PackingPlan& plan : plan_packings(geometry, math_of(layer), layer.layout, packing_options(device)))
-    for (const TileChoice& tile : tiles_of(plan, geometry, shape_class(layer, shape), access, limits_of(device)))
+    for (const TileChoice& tile : tiles_of(plan, geometry, result.shape, access, limits_of(device)))
       result.tiles.push_back({kernel_name(tile.config), tile.cycles});
   std::ranges::stable_sort(result.tiles, {}, &PricedTile::cycles);
   std::set<std::string> seen;

@@ -16,6 +16,7 @@ struct PricedTile {
 };
 
 struct PricedTiles {
+  Shape shape;                    // that prices are of: the one asked for, or one that stands for its class
   std::string chosen;             // the kernel that serves dense tensors
   std::vector<PricedTile> tiles;  // the cheapest first, each name once; none where the layer alone decides
 };
