@@ -173,13 +173,16 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
       }
     }
     const int needed = (device::panel_flat_rows(c) - 1) * device::x_extent(c).w + positions.w;
+    const bool all = images == batch && d == positions.d && h == positions.h;
     for (const int tiles : {1, 2, 4}) {
       c.position_tiles = tiles, c.panel_columns = round_up(ceil_div(needed, tiles), 8);
       // Rows of one slice that share no zeros are joined, and stored one after the other: that takes a tenth less.
       const bool joined =
           device::copies_x(c) && !c.channel_rows && images * d == 1 && h > 1 && h <= most_product_rows;
       if (joined && panel_positions(c) >= least_joined && c.shared_halo == Int3{0, 0, 0}) continue;
-      if (c.panel_columns < least_columns(c) || c.panel_columns > widest || panel_positions(c) > 256) continue;
+      // Products as narrow as can be are for what has no more positions.
+      if (c.panel_columns < (all ? 8 : least_columns(c)) || c.panel_columns > widest || panel_positions(c) > 256)
+        continue;
       const std::size_t before = found.size();
       add_runs(c, {h}, joins, found);
       if (found.size() == before) found.push_back(c);
@@ -311,7 +314,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const bool few =
       double(shape.batch) * positions.d * positions.h * positions.w * layer.types * layer.channel_blocks <=
       64.0 * limits.multiprocessors;
-  if (!limits.exported && (layer.types * layer.channel_blocks >= 4 || layer.x_phases > 1 || few || !loads)) {
+  if (!limits.exported && (layer.types * layer.channel_blocks >= 2 || layer.x_phases > 1 || few || !loads)) {
     const int widest_load = c.x_channels_last ? 1 : c.x_vector;
     c.turned = true, c.x_channels_last = false;
     for (c.x_vector = 1; c.x_vector <= widest_load; ++c.x_vector)

@@ -475,11 +475,13 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   if (plan.rows() > device::panel_rows / 2 || (weight_parts > 1 && channels_per_word == 1)) return true;
   // Several must take a fifth less; where rows are too few for others than the general kernel, no more than one.
   // Twice as many must take a quarter less: products become narrower, and rows of positions shorter.
+  constexpr int least_rows = 16;  // only more are served by panels
   const double single = products_per_input(plan);
-  double most = plan.rows() > 16 ? 0.8 * single : single;
+  double most = plan.rows() > least_rows ? 0.8 * single : single;
   for (const int x_phases : {2, 4, 8}) {
     RowPlan candidate;
     if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, candidate)) break;
+    if (candidate.rows() <= least_rows) continue;
     // Lines of 16 rows instead of shorter ones are for layers that gain much by them: others were up to a fifth
     // slower.
     const bool longer = !channel_rows && candidate.width_slots > 8 && plan.x_phases > 1;

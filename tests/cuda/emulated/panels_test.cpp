@@ -149,6 +149,47 @@ TEST_F(Emulation, WideStrides) {
   }
 }
 
+/// Batches of one and small images: fewer positions than a product is wide elsewhere.
+TEST_F(Emulation, FewPositions) {
+  struct Few {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    const char* panels;  // that are preferred
+    int padding;
+    int columns;  // of a product
+  };
+  using enum Layout;
+  using enum Precision;
+  const Few layers[] = {
+      {2, 64, 48, {2, 2}, {4, 4}, {2, 2}, DType::f16, fp32, channels_first, "1", 1, 16},
+      {2, 64, 48, {2, 2}, {4, 4}, {2, 2}, DType::f32, tf32, channels_first, "turned", 1, 16},
+      {2, 128, 64, {4, 4}, {2, 2}, {2, 2}, DType::bf16, fp32, channels_first, "mapped", 0, 16},
+      {2, 128, 64, {4, 4}, {2, 2}, {2, 2}, DType::f16, fp32, channels_first, "clusters", 0, 16},
+      {3, 64, 32, {2, 2, 2}, {2, 2, 2}, {2, 2, 2}, DType::f32, tf32, channels_first, "clusters", 0, 8},
+      {1, 96, 32, {8}, {16}, {8}, DType::f32, fp32, channels_first, "split", 4, 16},
+      {1, 64, 32, {5}, {4}, {2}, DType::f32, tf32, channels_last, "1", 1, 16},
+      {2, 64, 64, {1, 1}, {4, 4}, {1, 1}, DType::bf16, fp32, channels_first, "turned_clusters", 0, 16},
+      {2, 64, 128, {1, 3}, {3, 3}, {2, 2}, DType::f16, fp32, channels_last, "turned", 1, 8},
+      {1, 64, 64, {1}, {2}, {2}, DType::f16, fp32, channels_first, "1", 0, 8},
+  };
+  std::mt19937 rng(31);
+  for (const Few& few : layers) {
+    set("TCONV_PREFER_PANELS", few.panels);
+    Case c = case_of(few, &few - layers);
+    for (std::size_t d = 0; d < std::size_t(few.dims); ++d) c.layer.padding[d] = few.padding;
+    c.batch = 1, c.multiprocessors = 40;
+    const std::string kernel = check(c, rng);
+    EXPECT_NE(kernel.find("_1x" + std::to_string(few.columns) + "_flat"), std::string::npos)
+        << c.text << ": " << kernel;
+  }
+  print_families();
+  for (const char* const family : {"mapped panel", "turned panel", "panel of clusters", "panel of shared sums"})
+    EXPECT_GT(families[family], 0) << family;
+}
+
 /// Kernels reach the images of one box with offsets that must not be negative: such views take the generic kernel.
 TEST_F(Emulation, ImagesOfOneBoxInReverseOrder) {
   std::mt19937 rng(1);

@@ -57,5 +57,33 @@ TEST_F(Emulation, PositionsOfSeveralInputs) {
   }
 }
 
+/// Layers of one and two output channels, which have enough rows for panels with many inputs a position alone.
+TEST_F(Emulation, InputsOfAPositionWhereChannelsAreOneOrTwo) {
+  struct Few {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int inputs;
+  };
+  using enum DType;
+  using enum Precision;
+  using enum Layout;
+  const Few layers[] = {
+      {2, 24, 1, {9, 43}, {4, 4}, {2, 2}, f16, fp32, channels_first, 8},
+      {2, 40, 1, {7, 30}, {3, 3}, {2, 2}, f32, tf32, channels_first, 8},
+      {2, 32, 2, {6, 50}, {2, 2}, {2, 2}, bf16, fp32, channels_first, 4},
+      {2, 48, 1, {5, 64}, {5, 5}, {2, 2}, f32, fp32, channels_first, 8},
+  };
+  std::mt19937 rng(37);
+  set("TCONV_PREFER_PANELS", "1");
+  for (const Few& few : layers) {
+    Case c = case_of(few, &few - layers);
+    for (std::size_t d = 0; d < 2; ++d) c.layer.padding[d] = few.kernel[d] > 2;
+    EXPECT_EQ(inputs_of_position(check(c, rng)), few.inputs) << c.text;
+  }
+}
+
 }  // namespace
 }  // namespace tconv::cuda::emulated
