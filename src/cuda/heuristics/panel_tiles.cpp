@@ -324,7 +324,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         add_flat(c, positions, shape, joins, boxes);
       }
   }
-  if (maps_x(layer, positions, shape, access) && !limits.exported) {
+  // The second half of an operand of few channels would be what lies behind them.
+  if (maps_x(layer, positions, shape, access) && !rows.paired && !limits.exported) {
     std::vector<GemmConfig> mapped;
     c.turned = false, c.mapped = true, c.x_channels_last = false, c.x_vector = 1;
     for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
