@@ -48,7 +48,9 @@ run() {
       TCONV_PREFER_PANELS=split "$check" sweep 200 7 && TCONV_PREFER_HALVES=1 TCONV_PREFER_PANELS=1 "$check" sweep 200 8 &&
       TCONV_PREFER_PANELS=loaders "$check" sweep 200 9 && TCONV_PREFER_PANELS=runs "$check" sweep 200 10 &&
       TCONV_PREFER_PANELS=2 "$check" sweep 200 11 &&
-      TCONV_PREFER_MARCH=1 "$check" sweep 200 12 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
+      TCONV_PREFER_MARCH=1 "$check" sweep 200 12 && TCONV_PREFER_PANELS=once "$check" sweep 200 13 &&
+      TCONV_PREFER_PANELS=mapped "$check" sweep 200 14 && TCONV_PREFER_PANELS=clusters "$check" sweep 200 15 &&
+      TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;
     sanitize) sanitize memcheck && sanitize racecheck ;;

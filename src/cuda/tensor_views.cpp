@@ -39,7 +39,9 @@ bool fits_image(const ConstTensor& t) {
 }
 
 device::ImageStrides image_strides(const ConstTensor& t) {
-  return {t.strides[0], t.strides[1], int(t.strides[2]), int(t.strides[3]), int(t.strides[4])};
+  // A run of whole rows may begin before a single row, which lies as if others were there, whatever stride it has.
+  const int64_t row = t.sizes[3] == 1 ? t.sizes[4] * t.strides[4] : t.strides[3];
+  return {t.strides[0], t.strides[1], int(t.strides[2]), int(row), int(t.strides[4])};
 }
 
 Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) {

@@ -25,7 +25,7 @@ std::vector<TileChoice> tiles_of(const PackingPlan& plan, const Geometry& geomet
                                  const Access& access, const DeviceLimits& limits) {
   if (plan.kernels == Kernels::march) {
     if (!plan.upright) return price_march_tiles(geometry, plan.math, plan.rows, shape, access, limits);
-    if (shape.input[0] > 1) return {};
+    if (shape.input[0] > 1 || shape.output[0] > 1) return {};  // output padding may add a slice
     return price_march_tiles(upright(geometry), plan.math, plan.rows, upright(shape), access, limits);
   }
   return (plan.kernels == Kernels::general ? price_tiles : price_warpgroup_tiles)(geometry, plan.math, plan.rows,

@@ -153,6 +153,16 @@ bool maps_box(const GemmConfig& c, const Int3& positions) {
          (c.box.w >= positions.w || begins(0, 0, device::box_advance(c)));
 }
 
+/// Whether of each pair of steps the second half of an operand lies behind the first one: descriptors have no
+/// negative distances. Where rows share zeros, a shift of the row behind may be the place before.
+bool has_pairs_in_order(const GemmConfig& c, const RowPlan& rows) {
+  for (const BlockType& type : rows.types)
+    for (const Step& step : type.steps)
+      if (rows.paired && step.high.d >= 0 && device::step_offset(c, step.high) < device::step_offset(c, step.low))
+        return false;
+  return true;
+}
+
 /// Boxes of whole, short rows, whose products run over them and their halo.
 void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joins& joins,
               std::vector<GemmConfig>& found) {
@@ -327,7 +337,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         add_flat(c, positions, shape, joins, boxes);
       }
   }
-  if (maps_x(layer, positions, shape, access) && !limits.exported) {
+  std::erase_if(boxes, [&](const GemmConfig& box) { return !has_pairs_in_order(box, rows); });
+  // The second half of an operand of few channels would be what lies behind them.
+  if (maps_x(layer, positions, shape, access) && !rows.paired && !limits.exported) {
     std::vector<GemmConfig> mapped;
     c.turned = false, c.mapped = true, c.x_channels_last = false, c.x_vector = 1;
     for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {

@@ -43,10 +43,11 @@ struct Row {
   Int3 phase{0, 0, 0};
 };
 
-/// One step of the product: a shift for eight words of channels, or two shifts for four words each.
+/// One step of the product: a shift for eight words of channels, or two shifts for four words each: of wide blocks
+/// the larger one is `low`.
 struct Step {
   Int3 low;
-  Int3 high;  // equals low where steps are not paired; -1 in every entry: padding
+  Int3 high;  // equals low where steps are not paired; -1 in every entry: there is none, its weights are zeros
   std::uint32_t mask = 0;
 };
 

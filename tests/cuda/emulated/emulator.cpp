@@ -51,8 +51,9 @@ std::string emulated_source(std::string source, const std::string& entry, int sh
          "tconv::device::memory);\n" +
          "  const unsigned cluster = " + (clusters ? "tconv::device::config.depth_splits" : "1") +
          ";\n  emulation::require(blocks % cluster == 0, \"a cluster that is not whole\");\n" +
-         "  for (unsigned block = 0; block < blocks; block += cluster)\n    emulation::" + run +
-         ", [&] { tconv::device::" + entry + "(p); });\n}\n";
+         "  for (unsigned block = 0; block < blocks; block += cluster) {\n    "
+         "tconv::device::spoil_shared_memory();\n" +
+         "    emulation::" + run + ", [&] { tconv::device::" + entry + "(p); });\n  }\n}\n";
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ TEST_F(Emulation, MappedPanels) {
   print_families();
 }
 
-/// Where a map does not serve: odd images, taps that read neighbours, kernels for every size.
+/// Where a map does not serve: odd images, taps that read neighbours, kernels for every size, few channels.
 TEST_F(Emulation, UnmappedPanels) {
   std::mt19937 rng(1);
   set("TCONV_PREFER_PANELS", "mapped");
@@ -59,6 +59,8 @@ TEST_F(Emulation, UnmappedPanels) {
   c.input = {8, 8, 1}, c.exported = true, c.text = "exported";
   EXPECT_EQ(check(c, rng).find("_mapped"), std::string::npos);
   c.exported = false, l.kernel[1] = 3, c.text = "neighbours";
+  EXPECT_EQ(check(c, rng).find("_mapped"), std::string::npos);
+  l.kernel[1] = 2, l.in_channels = 8, l.out_channels = 64, c.input = {8, 24, 1}, c.text = "half of an octet";
   EXPECT_EQ(check(c, rng).find("_mapped"), std::string::npos);
 }
 

@@ -52,5 +52,19 @@ TEST_F(Emulation, Marches) {
   print_families();
 }
 
+/// A layer of three dimensions with one tap along the depth is one of two where its depth is 1, of x and of
+/// outputs: output padding may add a slice, whose rows do not follow those of the one before.
+TEST_F(Emulation, MarchesUprightWhereThereIsOneSlice) {
+  std::mt19937 rng(1);
+  set("TCONV_PREFER_MARCH", "1");
+  Case c;
+  Layer& l = c.layer;
+  l.dims = 3, l.in_channels = 32, l.out_channels = 16, l.dtype = DType::f16, l.kernel = {1, 3, 3};
+  c.input = {1, 9, 40}, c.batch = 2, c.text = "one slice";
+  EXPECT_NE(check(c, rng).find("march"), std::string::npos);
+  l.dilation[0] = 2, l.output_padding[0] = 1, c.input[2] = 20, c.text = "two slices of outputs";
+  EXPECT_EQ(check(c, rng).find("march"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tconv::cuda::emulated

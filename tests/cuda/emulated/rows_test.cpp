@@ -115,6 +115,9 @@ TEST_F(Emulation, RunsOfAllPhases) {
       {2, 32, 16, {6, 40}, {1, 3}, {2, 2}, {0, 1}, {1, 1}, {1, 0}, DType::f32, Precision::tf32},
       {2, 64, 24, {5, 36}, {2, 1}, {3, 3}, {1, 0}, {1, 1}, {2, 2}, DType::bf16, Precision::fp32},
       {2, 64, 16, {5, 33}, {2, 3}, {3, 5}, {1, 1}, {2, 2}, {0, 0}, DType::f16, Precision::fp32},
+      // A single row of outputs, which has one before it in its run: the stride of rows says nothing then.
+      {2, 32, 32, {1, 60}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, DType::f16, Precision::fp32},
+      {2, 32, 32, {1, 60}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, DType::f32, Precision::tf32},
   };
   std::mt19937 rng(11);
   set("TCONV_PREFER_PANELS", "runs");

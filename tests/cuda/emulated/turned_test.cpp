@@ -48,6 +48,21 @@ TEST_F(Emulation, TurnedPanels) {
   EXPECT_GE(families["panel of shared zeros"], 5);
 }
 
+/// Images that share so many zeros that a shift behind another one begins before it in a panel: no operand of a
+/// pair of steps has its second half before its first.
+TEST_F(Emulation, PairsOfStepsBesideSharedZeros) {
+  std::mt19937 rng(1);
+  set("TCONV_PREFER_PANELS", "turned");
+  Case c;
+  Layer& l = c.layer;
+  l.dims = 2, l.in_channels = 8, l.dtype = DType::f16, l.kernel = {5, 5, 1}, l.padding = {2, 2, 0};
+  c.input = {1, 1, 1}, c.batch = 9;
+  for (const std::int64_t out : {64, 256}) {
+    l.out_channels = out, c.text = "to " + std::to_string(out);
+    EXPECT_NE(check(c, rng).find("_k4_"), std::string::npos) << c.text;
+  }
+}
+
 /// Layers whose x is turned once for all boxes, along the height and the depth, in one box along the width or
 /// several.
 TEST_F(Emulation, TurnedOnceForAllBoxes) {

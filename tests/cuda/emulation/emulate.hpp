@@ -87,6 +87,8 @@ struct Index {
 };
 
 inline unsigned shared_bytes = 0;  // that the kernel was launched with
+/// The bytes that a block finds in shared memory: no number in any type.
+constexpr unsigned char spoiled = 0xff;
 
 [[noreturn]] inline void fail(const char* what) {
   std::fprintf(stderr, "emulation: %s\n", what);
@@ -239,7 +241,7 @@ inline void run_cluster(unsigned first, unsigned blocks, unsigned grid, unsigned
   races::begin(blocks, threads, shared_bytes);
   cluster = Cluster{};
   cluster.blocks = std::vector<Block>(blocks);
-  cluster.memories.assign(blocks, std::vector<unsigned char>(shared_bytes));
+  cluster.memories.assign(blocks, std::vector<unsigned char>(shared_bytes, spoiled));
   for (unsigned i = 0; i < blocks; ++i) {
     start_block(first + i, grid, threads, kernel);
     std::swap(state, cluster.blocks[i]);
@@ -313,5 +315,10 @@ namespace tconv::device {
 // Shared memory, as the kernels declare it.
 alignas(1024) unsigned char memory[232448];
 alignas(1024) unsigned shared[58112];
+
+inline void spoil_shared_memory() {
+  std::memset(memory, emulation::spoiled, emulation::shared_bytes);
+  std::memset(shared, emulation::spoiled, emulation::shared_bytes);
+}
 
 }  // namespace tconv::device

@@ -76,7 +76,8 @@ std::vector<Case> cases() {
 
 constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_gemm, fp32 of halves",
                      *half = "panel_gemm, TF32 as fp16", *loaders = "panel_gemm, two loading warpgroups",
-                     *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x";
+                     *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x",
+                     *once = "panel_gemm, x turned once", *clusters = "panel_gemm, clusters";
 
 int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
   const Geometry g = geometry_of(c.layer);
@@ -93,7 +94,9 @@ int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
                                    {"_half_", half},
                                    {"_l2", loaders},
                                    {"_runs", whole_rows},
-                                   {"_mapped", mapped}})
+                                   {"_mapped", mapped},
+                                   {"_once", once},
+                                   {"_cluster", clusters}})
     if (run.kernel_name().find(part) != std::string::npos) touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
   std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
@@ -111,19 +114,27 @@ int families() {
   const bool hopper = gpu().major == 9;
   if (hopper)
     missing.insert({"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders,
-                    whole_rows, mapped});
+                    whole_rows, mapped, once, clusters});
   const std::vector<Case> all = cases();
   int failures = 0, count = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
-  // tiles share, of two loading warpgroups, of runs of several rows, and of mapped x; and the march kernel. 32-bit
-  // numbers are halves where two blocks are asked for, and shared sums.
-  const std::pair<const char*, const char*> all_asked[] = {
-      {"TCONV_NO_WGMMA", "1"},          {"TCONV_PREFER_PANELS", "1"},
-      {"TCONV_PREFER_PANELS", "2"},     {"TCONV_PREFER_PANELS", "turned"},
-      {"TCONV_PREFER_PANELS", "split"}, {"TCONV_PREFER_PANELS", "loaders"},
-      {"TCONV_PREFER_PANELS", "runs"},  {"TCONV_PREFER_PANELS", "mapped"},
-      {"TCONV_PREFER_MARCH", "1"},      {"", ""}};
+  // tiles share, of two loading warpgroups, of runs of several rows, of mapped x, of x turned once for all boxes,
+  // and of clusters; and the march kernel. 32-bit numbers are halves where two blocks are asked for, and shared
+  // sums.
+  const std::pair<const char*, const char*> all_asked[] = {{"TCONV_NO_WGMMA", "1"},
+                                                           {"TCONV_PREFER_PANELS", "1"},
+                                                           {"TCONV_PREFER_PANELS", "2"},
+                                                           {"TCONV_PREFER_PANELS", "turned"},
+                                                           {"TCONV_PREFER_PANELS", "split"},
+                                                           {"TCONV_PREFER_PANELS", "loaders"},
+                                                           {"TCONV_PREFER_PANELS", "runs"},
+                                                           {"TCONV_PREFER_PANELS", "mapped"},
+                                                           {"TCONV_PREFER_PANELS", "once"},
+                                                           {"TCONV_PREFER_PANELS", "clusters"},
+                                                           {"TCONV_PREFER_PANELS", "turned_clusters"},
+                                                           {"TCONV_PREFER_MARCH", "1"},
+                                                           {"", ""}};
   for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");

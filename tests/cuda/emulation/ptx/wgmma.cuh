@@ -1,4 +1,4 @@
-// Emulated wgmma: a warp's quarter of a product, x from its lanes' registers, weights from shared memory.
+// Emulated wgmma: a warp's quarter of a product, weights from shared memory, x from its lanes' registers or from there.
 #pragma once
 
 #include "ptx/async_copy.cuh"
