@@ -99,8 +99,6 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   costs.source_elements = double(conv.sum_channels * planes);
   costs.sum_elements = double(row_channels * targets_per_position);
   costs.sum_rows = costs.sum_elements / double(std::min(conv.target.step[2], target_size[2]));
-  costs.source_is_strided = conv.source.step[2] > 1;
-  costs.sums_are_strided = conv.target.step[2] > 1;
   costs.cache_bytes = second_level_cache() * 5 / 8;  // the rest is for weights passing by
   costs.source_bytes_per_position = double(sum_channels * planes * element_bytes);
   costs.sum_bytes_per_position = double(rows * element_bytes);

@@ -26,16 +26,20 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   // Taps that meet nothing at this shape have gradient zero. They are left out, so that the reach is bounded by
   // the tensors, whatever the dilation.
   Reach reach;
+  std::vector<std::array<Range, 3>> useful;
+  std::array<double, 3> useful_positions{};
   for (const SharedTap& tap : taps) {
     bool meets = true;
+    std::array<Range, 3>& q = useful.emplace_back();
     for (int d = 0; d < 3; ++d) {
       const Range g = phase_range(mirror.planes[std::size_t(tap.plane)][d], mirror.source.step[d],
                                   mirror.source.padding[d], shape.output[d]);
-      meets =
-          meets && std::max<int64_t>(0, g.begin - tap.offset[d]) < std::min(shape.input[d], g.end - tap.offset[d]);
+      q[d] = {std::max<int64_t>(0, g.begin - tap.offset[d]), std::min(shape.input[d], g.end - tap.offset[d])};
+      meets = meets && q[d].size() > 0;
+      useful_positions[d] += double(q[d].size());
     }
     if (meets) reach.include(tap.offset);
-    taps_.push_back({.plane = tap.plane, .shift = 0, .meets = meets});
+    taps_.push_back({.plane = tap.plane, .shift = 0, .meets = meets, .useful = {}});
   }
   for (int d = 0; d < 3; ++d) {
     grid.lowest_offset[d + 1] = reach.lowest[d];
@@ -43,6 +47,10 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   }
   multiply_adds_ = positions * double(weights());
   blocks_ = choose_blocks(mirror, wide_, positions);
+  // Columns of dot products are seen through different taps, but go over the same positions.
+  grid.skips_padding = blocks_.outer;
+  for (int d = 0; d < 3 && blocks_.outer; ++d)
+    grid.useful_taps[d + 1] = useful_positions[d] / double(int64_t(taps.size()) * shape.input[d]);
 
   TileCosts costs;
   costs.lanes = wide_ ? dot_product_kernels<double>().lanes : dot_product_kernels<float>().lanes;
@@ -52,11 +60,13 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
     costs.multiply_adds /= double(costs.lanes);
     costs.column_unit = 1;
     costs.call_units = 3;  // all runs of a tile are one call, but each begins a loop
+    // A sample's channels go to as many places as it has positions: a power of two apart, these would all be in
+    // one set of the first-level cache.
+    costs.sample_gap = 1;
   } else {
     costs.column_unit = costs.run_tail = costs.lanes;
   }
   costs.source_elements = double(most_in() + most_out() * planes());
-  costs.source_is_strided = mirror.source.step[2] > 1;
   costs.cache_bytes = second_level_cache() / 2;
   costs.source_bytes_per_position = costs.source_elements * double(element_bytes);
   costs.wanted_columns = blocks_.positions;
@@ -77,6 +87,7 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
     for (int d = 0; d < 4 && taps_[t].meets; ++d) {
       const int dim = tiling_.dim[d];
       const int64_t offset = dim == batch_dim ? 0 : taps[t].offset[dim - 1];
+      taps_[t].useful[d] = dim == batch_dim ? Range{0, shape.batch} : useful[t][dim - 1];
       taps_[t].shift += (offset - tiling_.lowest_offset[d]) * tiling_.pitch[d];
     }
 }
@@ -105,8 +116,10 @@ GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) con
     return blocks_.outer ? std::min<int64_t>(channels, std::max(kernels.lanes, kernels.rows)) : channels;
   };
   Scratch<Compute> s{};
-  s.x_elements = loaded(most_in()) * channel_pitch_ + slack;
-  s.g_elements = loaded(most_out()) * planes() * channel_pitch_ + slack;
+  if (!loads_positions()) {
+    s.x_elements = loaded(most_in()) * channel_pitch_ + slack;
+    s.g_elements = loaded(most_out()) * planes() * channel_pitch_ + slack;
+  }
   s.x = arena.take<Compute>(s.x_elements);
   s.g = arena.take<Compute>(s.g_elements);
   s.runs = arena.take<int64_t>(tiling_.run_count);
@@ -116,7 +129,8 @@ GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) con
     s.vector_pitch = round_up(inputs ? most_in() : most_out(), kernels.lanes);
     s.vector_elements = (inputs ? 1 : planes()) * tiling_.plane_elements * s.vector_pitch;
     s.vectors = arena.take<Compute>(s.vector_elements);
-    s.rows = arena.take<Compute>((inputs ? planes() : 1) * tiling_.plane_elements * rows);
+    s.row_elements = (inputs ? planes() : 1) * tiling_.plane_elements * rows;
+    s.rows = arena.take<Compute>(s.row_elements);
     s.sums = arena.take<Compute>(int64_t(taps_.size()) * rows * s.vector_pitch);
     s.steps = arena.take<TapOffset>(tiling_.run_count);
   }

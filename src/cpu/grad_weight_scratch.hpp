@@ -21,6 +21,7 @@ struct GradWeightBinding::Scratch {
   TapOffset* steps;  // the runs, as the kernel takes them
   std::int64_t vector_pitch;
   std::int64_t vector_elements;
+  std::int64_t row_elements;
 };
 
 }  // namespace tconv::cpu

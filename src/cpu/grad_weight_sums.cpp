@@ -116,6 +116,33 @@ void GradWeightBinding::load_outer(const ConstTensor& x, const ConstTensor& gy, 
   const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
   const Cut<Compute> cut(row_side.size(), vector_side.size());
 
+  if (loads_positions()) {
+    constexpr std::array<Extents, 1> one_plane{};
+    const auto load = [&](bool of_inputs, Span some, Compute* target, int64_t plane_pitch, int64_t pitch) {
+      if (of_inputs)
+        load_positions(x, Stepping{}, one_plane, x_tiling_, box, Fill::box_only,
+                       channels.group * mirror_->row_channels + some.begin, some.size(), target, plane_pitch,
+                       pitch);
+      else
+        load_positions(gy, mirror_->source, mirror_->planes, tiling_, box, Fill::widened,
+                       channels.group * mirror_->sum_channels + some.begin, some.size(), target, plane_pitch,
+                       pitch);
+    };
+    for (int64_t index = 0; index < cut.strips; ++index) {
+      const Span strip = cut.strip(index);
+      const Span some{vector_side.begin + strip.begin * lanes,
+                      std::min(vector_side.begin + strip.end * lanes, vector_side.end)};
+      load(inputs, some, s.vectors + strip.begin * lanes * positions, cut.vectors * lanes * positions,
+           strip.size() * lanes);
+    }
+    for (int64_t index = 0; index < cut.panels; ++index) {
+      const Span panel = cut.panel(index);
+      load(!inputs, Span{row_side.begin + panel.begin, row_side.begin + panel.end},
+           s.rows + panel.begin * positions, cut.rows * positions, panel.size());
+    }
+    return;
+  }
+
   // A few channels at a time, so that what is transposed is still in the first-level cache.
   const auto transpose = [&](bool of_inputs, Span some, const auto& target, int64_t pitch) {
     const int64_t plane_pitch = some.size() * channel_pitch_;
@@ -146,6 +173,23 @@ void GradWeightBinding::load_outer(const ConstTensor& x, const ConstTensor& gy, 
   }
 }
 
+int64_t GradWeightBinding::list_steps(const Box& box, const TileTap& tap, int64_t channel_stride,
+                                      TapOffset* steps) const {
+  std::array<Range, 3> useful{Range{0, 1}, Range{0, 1}, Range{0, 1}};
+  for (int d = 0; d < tiling_.run_from; ++d)
+    useful[d] = {std::max<int64_t>(0, tap.useful[d].begin - box.begin[d]),
+                 std::min(box.extent[d], tap.useful[d].end - box.begin[d])};
+  int64_t count = 0;
+  std::array<int64_t, 3> e;
+  for (e[0] = useful[0].begin; e[0] < useful[0].end; ++e[0])
+    for (e[1] = useful[1].begin; e[1] < useful[1].end; ++e[1])
+      for (e[2] = useful[2].begin; e[2] < useful[2].end; ++e[2]) {
+        const int64_t run = e[0] * tiling_.pitch[0] + e[1] * tiling_.pitch[1] + e[2] * tiling_.pitch[2];
+        steps[count++] = {.source = run * channel_stride, .weight = run};
+      }
+  return count;
+}
+
 template <class Compute>
 void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int64_t out_channels, bool first,
                                        const Scratch<Compute>& s) const {
@@ -159,16 +203,15 @@ void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int6
   product.row_pitch = s.vector_pitch;
   product.channels = run_length(tiling_, box);
   product.taps = s.steps;
-  product.tap_count = list_runs(box, s.runs);
   product.start = first ? zeros : nullptr;
   for (int64_t index = 0; index < cut.strips; ++index) {
     const Span strip = cut.strip(index);
     product.channel_stride = strip.size() * lanes;
-    for (int64_t run = 0; run < product.tap_count; ++run)
-      s.steps[run] = {.source = s.runs[run] * product.channel_stride, .weight = s.runs[run]};
     for (std::size_t t = 0; t < taps_.size(); ++t) {
       // The tap reads gy, on whichever side that is.
       const TileTap& tap = taps_[t];
+      product.tap_count = list_steps(box, tap, product.channel_stride, s.steps);
+      if (product.tap_count == 0 && !first) continue;
       const int64_t vector_plane = inputs ? 0 : tap.plane, row_plane = inputs ? tap.plane : 0;
       product.source = s.vectors + (vector_plane * cut.vectors + strip.begin) * lanes * positions +
                        (inputs ? 0 : tap.shift * product.channel_stride);
@@ -193,7 +236,13 @@ void GradWeightBinding::sum_outer_products(const ConstTensor& x, const ConstTens
   std::array<int64_t, 4> last_extent = tiling_.extent;
   for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
     const Box box = tile_box(tiling_, tile);
-    if (box.extent != last_extent) std::fill_n(s.x, s.x_elements, Compute(0));  // a smaller box leaves a rim
+    // A smaller box leaves a rim: behind the samples of a position, where positions are one run.
+    const bool changed = box.extent != last_extent;
+    if (changed) std::fill_n(s.x, s.x_elements, Compute(0));
+    if (loads_positions() && tiling_.run_from < 3 && (changed || tile == tiles.begin)) {
+      std::fill_n(s.vectors, s.vector_elements, Compute(0));
+      std::fill_n(s.rows, s.row_elements, Compute(0));
+    }
     last_extent = box.extent;
     load_outer(x, gy, channels, box, s);
     multiply_outer(box, ins, outs, tile == tiles.begin, s);

@@ -34,6 +34,14 @@ class GradWeightBinding {
   struct Scratch;
   template <class Compute>
   struct Partials;
+  /// A tap of gy inside a tile.
+  struct TileTap {
+    std::int64_t plane;
+    std::int64_t shift;
+    bool meets;                   // any product of this shape uses it
+    std::array<Range, 4> useful;  // positions of x at which gy is not padding, tile order
+  };
+
   /// What of the channels an item computes.
   struct Channels {
     std::int64_t group;
@@ -72,6 +80,8 @@ class GradWeightBinding {
   template <class Compute>
   void load_outer(const ConstTensor& x, const ConstTensor& gy, const Channels& channels, const Box& box,
                   const Scratch<Compute>& scratch) const;
+  /// The runs of a box in which a tap meets elements of gy, as the kernel takes them; returns how many.
+  std::int64_t list_steps(const Box& box, const TileTap& tap, std::int64_t channel_stride, TapOffset* steps) const;
   template <class Compute>
   void multiply_outer(const Box& box, std::int64_t in_channels, std::int64_t out_channels, bool first,
                       const Scratch<Compute>& scratch) const;
@@ -82,14 +92,10 @@ class GradWeightBinding {
   std::int64_t weights() const;
   std::int64_t most_in() const { return blocks_.most_in(mirror_->row_channels); }
   std::int64_t most_out() const { return blocks_.most_out(mirror_->sum_channels); }
+  /// Whether tiles of outer products are loaded with their channels side by side: with the batch innermost. Others
+  /// are loaded as rows and transposed.
+  bool loads_positions() const { return blocks_.outer && tiling_.dim[3] == batch_dim; }
   std::int64_t planes() const { return std::int64_t(mirror_->planes.size()); }
-
-  /// A tap of gy inside a tile.
-  struct TileTap {
-    std::int64_t plane;
-    std::int64_t shift;
-    bool meets;  // any product of this shape uses it
-  };
 
   const Convolution* mirror_;
   bool wide_;

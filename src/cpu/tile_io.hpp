@@ -1,6 +1,8 @@
 // Moving boxes of positions between tensors of any strides and dtype and tiles of the compute type.
 #pragma once
 
+#include <span>
+
 #include "cpu/convolution.hpp"
 #include "cpu/kernels/rows.hpp"
 #include "cpu/tiling.hpp"
@@ -49,6 +51,14 @@ template <class Compute>
 void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std::vector<Extents>& planes,
                  const Tiling& tiling, const Box& box, std::int64_t first_channel, std::int64_t channels,
                  Compute* tile, std::int64_t plane_pitch, std::int64_t channel_pitch);
+
+/// The same for tilings with the batch innermost, the channels of a position side by side:
+///
+///   tile[plane · plane_pitch + Σ (q − q0) · pitch · position_pitch + channel]
+template <class Compute>
+void load_positions(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                    const Tiling& tiling, const Box& box, Fill fill, std::int64_t first_channel,
+                    std::int64_t channels, Compute* tile, std::int64_t plane_pitch, std::int64_t position_pitch);
 
 /// Sums of one box on their way to the target: where the row of (phase, channel) lies.
 template <class Compute>

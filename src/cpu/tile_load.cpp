@@ -3,6 +3,7 @@
 
 #include "cpu/packed_weight.hpp"
 #include "cpu/tile_io.hpp"
+#include "cpu/tile_places.hpp"
 
 namespace tconv::cpu {
 
@@ -149,11 +150,73 @@ void zero_rows(Compute* rows, int64_t count, int64_t pitch, int64_t length) {
   for (int64_t row = 0; row < count; ++row) std::fill_n(rows + row * pitch, length, Compute(0));
 }
 
+/// The places that planes of a box have in one channel of one sample: calls add(tensor, plane, position).
+template <class Add>
+void for_each_place(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                    const Tiling& tiling, const Box& box, Fill fill, const Add& add) {
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const LoadPlan plan = plan_load(PlaneView{&tensor, &stepping, planes[i]}, tiling, box, fill);
+    if (!plan.any) continue;
+    std::array<int64_t, 3> e;
+    for (e[0] = plan.valid_begin[0]; e[0] < plan.valid_end[0]; ++e[0])
+      for (e[1] = plan.valid_begin[1]; e[1] < plan.valid_end[1]; ++e[1])
+        for (e[2] = plan.valid_begin[2]; e[2] < plan.valid_end[2]; ++e[2]) {
+          int64_t from = plan.origin, position = 0;
+          for (std::size_t d = 0; d < 3; ++d) {
+            from += (e[d] - plan.valid_begin[d]) * plan.stride[d];
+            position += e[d] * plan.pitch[d];
+          }
+          add(from, int64_t(i), position);
+        }
+  }
+}
+
+/// How many places those are, after zero(plane) for every plane with padding that a kernel may read.
+template <class Zero>
+int64_t count_places(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                     const Tiling& tiling, const Box& box, Fill fill, const Zero& zero) {
+  int64_t count = 0;
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    const LoadPlan plan = plan_load(PlaneView{&tensor, &stepping, planes[i]}, tiling, box, fill);
+    if (plan.padded) zero(int64_t(i));
+    if (plan.any) count += plan.valid(0) * plan.valid(1) * plan.valid(2);
+  }
+  return count;
+}
+
+/// Planes of a tile with the batch innermost: samples are rows of the tensor, as long as what the box has of them,
+/// and become columns of the tile.
+template <class Compute>
+void load_samples(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                  const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel, int64_t channels,
+                  Compute* tile, int64_t plane_pitch, int64_t channel_pitch) {
+  const int64_t places = count_places(tensor, stepping, planes, tiling, box, fill, [&](int64_t plane) {
+    zero_channels(tiling, channels, tile + plane * plane_pitch, channel_pitch);
+  });
+  const int64_t element = int64_t(size_of(tensor.dtype)), channel_stride = tensor.strides[1];
+  const char* const source = static_cast<const char*>(tensor.data) + first_channel * channel_stride * element;
+  move_places(
+      Repeats{.count = channels, .tensor_step = channel_stride, .tile_step = channel_pitch, .places = places},
+      tensor.strides[0], box.extent[3],
+      [&](const auto& add, int64_t from, int64_t to) {
+        for_each_place(tensor, stepping, planes, tiling, box, fill,
+                       [&](int64_t at, int64_t plane, int64_t position) {
+                         add(from + at, to + plane * plane_pitch + position);
+                       });
+      },
+      [&](const Transposition& t, int64_t from, int64_t to) {
+        place_kernels<Compute>().load(t, tensor.dtype, source + from * element, tile + to);
+      });
+}
+
 }  // namespace
 
 template <class Compute>
 void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel,
                 int64_t channels, Compute* tile, int64_t channel_pitch) {
+  if (tiling.dim[3] == batch_dim)
+    return load_samples(*view.tensor, *view.stepping, std::span(&view.r, 1), tiling, box, fill, first_channel,
+                        channels, tile, 0, channel_pitch);
   LoadPlan plan = plan_load(view, tiling, box, fill);
   if (!plan.any) {
     if (plan.padded) zero_channels(tiling, channels, tile, channel_pitch);
@@ -283,7 +346,10 @@ template <class Compute>
 void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std::vector<Extents>& planes,
                  const Tiling& tiling, const Box& box, int64_t first_channel, int64_t channels, Compute* tile,
                  int64_t plane_pitch, int64_t channel_pitch) {
-  const bool rows = tiling.dim[3] == 3 && tensor.strides[4] == 1 && stepping.step[2] <= largest_interleave;
+  if (tiling.dim[3] == batch_dim)
+    return load_samples<Compute>(tensor, stepping, planes, tiling, box, Fill::widened, first_channel, channels,
+                                 tile, plane_pitch, channel_pitch);
+  const bool rows = tensor.strides[4] == 1 && stepping.step[2] <= largest_interleave;
   for (std::size_t first = 0, last; first < planes.size(); first = last) {
     for (last = first + 1; last < planes.size(); ++last)
       if (planes[last][0] != planes[first][0] || planes[last][1] != planes[first][1]) break;
@@ -299,6 +365,30 @@ void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std:
   }
 }
 
+template <class Compute>
+void load_positions(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+                    const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel, int64_t channels,
+                    Compute* tile, int64_t plane_pitch, int64_t position_pitch) {
+  const int64_t places = count_places(tensor, stepping, planes, tiling, box, fill, [&](int64_t plane) {
+    zero_rows(tile + plane * plane_pitch, tiling.plane_elements, position_pitch, channels);
+  });
+  const int64_t element = int64_t(size_of(tensor.dtype)), channel_stride = tensor.strides[1];
+  const char* const source = static_cast<const char*>(tensor.data) + first_channel * channel_stride * element;
+  move_places(
+      Repeats{
+          .count = box.extent[3], .tensor_step = tensor.strides[0], .tile_step = position_pitch, .places = places},
+      channel_stride, channels,
+      [&](const auto& add, int64_t from, int64_t to) {
+        for_each_place(tensor, stepping, planes, tiling, box, fill,
+                       [&](int64_t at, int64_t plane, int64_t position) {
+                         add(from + at, to + plane * plane_pitch + position * position_pitch);
+                       });
+      },
+      [&](const Transposition& t, int64_t from, int64_t to) {
+        place_kernels<Compute>().load(t, tensor.dtype, source + from * element, tile + to);
+      });
+}
+
 template void load_plane<float>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, float*,
                                 int64_t);
 template void load_plane<double>(const PlaneView&, const Tiling&, const Box&, Fill, int64_t, int64_t, double*,
@@ -308,5 +398,10 @@ template void load_planes<float>(const ConstTensor&, const Stepping&, const std:
                                  const Box&, int64_t, int64_t, float*, int64_t, int64_t);
 template void load_planes<double>(const ConstTensor&, const Stepping&, const std::vector<Extents>&, const Tiling&,
                                   const Box&, int64_t, int64_t, double*, int64_t, int64_t);
+
+template void load_positions<float>(const ConstTensor&, const Stepping&, std::span<const Extents>, const Tiling&,
+                                    const Box&, Fill, int64_t, int64_t, float*, int64_t, int64_t);
+template void load_positions<double>(const ConstTensor&, const Stepping&, std::span<const Extents>, const Tiling&,
+                                     const Box&, Fill, int64_t, int64_t, double*, int64_t, int64_t);
 
 }  // namespace tconv::cpu

@@ -3,6 +3,7 @@
 #include "cpu/convert.hpp"
 #include "cpu/packed_weight.hpp"
 #include "cpu/tile_io.hpp"
+#include "cpu/tile_places.hpp"
 
 namespace tconv::cpu {
 
@@ -74,6 +75,9 @@ struct Store {
 
   /// Any strides: one phase at a time.
   void phases(int64_t first_channel) const;
+  /// Tiles with the batch innermost, any strides: columns become samples again, all phases together.
+  void samples(int64_t first_channel) const;
+  void fill_without_taps(int64_t first_channel) const;
   void fill(int64_t first_channel) const;
 };
 
@@ -203,13 +207,63 @@ void Store<Compute>::fill(int64_t first_channel) const {
 }
 
 template <class Compute>
-void Store<Compute>::phases(int64_t first_channel) const {
+void Store<Compute>::fill_without_taps(int64_t first_channel) const {
   for (int d = 0; d < 3; ++d)
-    if (int64_t(slots.r(d).size()) < stepping.step[d]) {
-      fill(first_channel);
-      break;
-    }
+    if (int64_t(slots.r(d).size()) < stepping.step[d]) return fill(first_channel);
+}
 
+template <class Compute>
+void Store<Compute>::samples(int64_t first_channel) const {
+  fill_without_taps(first_channel);
+  // The q of each phase that the box owns, by dimension (tensor order, spatial).
+  const auto owned_q = [&](int d, std::size_t i) {
+    const Range q = phase_range(slots.r(d)[i], stepping.step[d], stepping.padding[d], target.sizes[d + 2]);
+    const int64_t begin = box.begin[d], end = begin + box.extent[d];
+    return Range{std::clamp(q.begin, begin, end), std::clamp(q.end, begin, end)};
+  };
+  int64_t places = 1;
+  for (int d = 0; d < 3; ++d) {
+    int64_t count = 0;
+    for (std::size_t i = 0; i < slots.r(d).size(); ++i) count += owned_q(d, i).size();
+    places *= count;
+  }
+  const int64_t channel_stride = target.strides[1];
+  char* const data = static_cast<char*>(target.data) +
+                     (box.begin[3] * target.strides[0] + first_channel * channel_stride) * element;
+  move_places(
+      Repeats{
+          .count = tile.channels, .tensor_step = channel_stride, .tile_step = tile.row_pitch, .places = places},
+      target.strides[0], box.extent[3],
+      [&](const auto& add, int64_t to, int64_t from) {
+        std::array<std::size_t, 3> i;
+        std::array<int64_t, 3> q;
+        for (i[0] = 0; i[0] < slots.r(0).size(); ++i[0])
+          for (i[1] = 0; i[1] < slots.r(1).size(); ++i[1])
+            for (i[2] = 0; i[2] < slots.r(2).size(); ++i[2]) {
+              const int64_t slot = slots.slot(int(i[0]), int(i[1]), int(i[2]));
+              const std::array<Range, 3> all{owned_q(0, i[0]), owned_q(1, i[1]), owned_q(2, i[2])};
+              for (q[0] = all[0].begin; q[0] < all[0].end; ++q[0])
+                for (q[1] = all[1].begin; q[1] < all[1].end; ++q[1])
+                  for (q[2] = all[2].begin; q[2] < all[2].end; ++q[2]) {
+                    int64_t at = to, column = from + slot * tile.channels * tile.row_pitch;
+                    for (int d = 0; d < 3; ++d) {
+                      const int64_t r = slots.r(d)[i[std::size_t(d)]];
+                      at +=
+                          (q[std::size_t(d)] * stepping.step[d] + r - stepping.padding[d]) * target.strides[d + 2];
+                      column += (q[std::size_t(d)] - box.begin[d]) * tiling.column_stride(d);
+                    }
+                    add(at, column);
+                  }
+            }
+      },
+      [&](const Transposition& t, int64_t to, int64_t from) {
+        place_kernels<Compute>().store(t, target.dtype, tile.sums + from, data + to * element);
+      });
+}
+
+template <class Compute>
+void Store<Compute>::phases(int64_t first_channel) const {
+  fill_without_taps(first_channel);
   std::array<int64_t, 5> stride, pitch;  // 0 to 3: tile dimensions, 4: channels
   for (int d = 0; d < 4; ++d) {
     const int dim = tiling.dim[d];
@@ -310,7 +364,9 @@ void store_box(const SumTile<Compute>& tile, const PhaseSlots& slots, const Step
   const Store<Compute> store{tile, slots, stepping, tiling, box, target};
   const bool contiguous_rows = tiling.dim[3] == 3 && (target.strides[4] == 1 || target.sizes[4] == 1) &&
                                stepping.step[2] <= largest_interleave;
-  if (contiguous_rows) {
+  if (tiling.dim[3] == batch_dim) {
+    store.samples(first_channel);
+  } else if (contiguous_rows) {
     store.rows(first_channel);
     if (tile.streaming) store.kernels.end_stream(store.pending);
   } else {

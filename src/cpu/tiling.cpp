@@ -12,11 +12,12 @@ using std::int64_t;
 // Cycles, roughly, on a machine with two multiply-add units. Only their ratios matter.
 constexpr double cycles_per_multiply_add = 0.5;  // of a vector
 constexpr double contiguous_element = 0.5;       // moved between a tensor and a tile
-constexpr double transposed_element = 1.0;  // the same, where the tile's innermost dimension is not the tensor's
-constexpr double scattered_element = 2.0;   // the same, and too far apart for vectors
-constexpr double row_start = 15;            // a row of a tensor begins on a line of its own
-constexpr double piece_start = 30;          // rows that do not follow each other begin on a page of their own
-constexpr int64_t page_positions = 256;     // of a plane; four planes of floats are a page
+constexpr double transposed_element = 1.0;       // the same, where the tile has the batch innermost
+constexpr double scattered_element = 2.0;        // the same, of too few samples for vectors
+constexpr double stack_start = 60;               // rows of one channel and plane are begun together
+constexpr double row_start = 15;                 // a row of a tensor begins on a line of its own
+constexpr double piece_start = 30;               // rows that do not follow each other begin on a page of their own
+constexpr int64_t page_positions = 256;          // of a plane; four planes of floats are a page
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -26,6 +27,7 @@ void lay_out(Tiling& t, const TileCosts& costs) {
     t.tiles[d] = ceil_div(t.count[d], t.extent[d]);
     t.pitch[d] = pitch;
     pitch *= t.extent[d] + t.reach[d];
+    if (d == 3 && t.dim[3] == batch_dim) pitch += costs.sample_gap;
     if (d == t.run_from) pitch += costs.run_tail;
   }
   t.plane_elements = pitch;
@@ -75,21 +77,24 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
   const double per_run =
       (double(units) + costs.call_units * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
   const bool transposed = t.dim[3] == batch_dim && grid.count[batch_dim] > 1;
-  const auto moved = [&](bool strided) {
-    if (!transposed) return contiguous_element;
-    return strided || t.extent[3] < 4 ? scattered_element : transposed_element;
-  };
-  // Rows of the tensors run along the width, wherever the tile has it.
+  const double moved = !transposed ? contiguous_element : t.extent[3] < 4 ? scattered_element : transposed_element;
+  // Rows of the tensors run along the width, wherever the tile has it. Samples that are in a tile with all they
+  // have are one row each.
   const int width = transposed ? 2 : 3;
-  const double source_rows = widened / double(real_extent(width)) * costs.source_elements;
-  const double sum_rows = positions / double(t.extent[width]) * costs.sum_rows;
+  const bool samples =
+      transposed && t.extent[0] == t.count[0] && t.extent[1] == t.count[1] && t.extent[2] == t.count[2];
+  const double source_rows =
+      samples ? double(t.extent[3]) : widened / double(real_extent(width)) * costs.source_elements;
+  const double sum_rows = samples ? double(t.extent[3]) : positions / double(t.extent[width]) * costs.sum_rows;
   const bool together = t.extent[width] == t.count[width] || grid.real[2] * grid.real[3] <= page_positions;
-  const double source_pieces = together ? source_rows / double(real_extent(width - 1)) : source_rows;
-  const double sum_pieces = together ? sum_rows / double(t.extent[width - 1]) : sum_rows;
+  const double source_pieces = together && !samples ? source_rows / double(real_extent(width - 1)) : source_rows;
+  const double sum_pieces = together && !samples ? sum_rows / double(t.extent[width - 1]) : sum_rows;
+  const double stacks =
+      transposed ? 0 : double(real_extent(0) * real_extent(1)) * (costs.source_elements + costs.sum_rows);
   const double total = double(t.run_count) * (per_run + double(calls) * kernel_call) +
-                       widened * costs.source_elements * moved(costs.source_is_strided) +
-                       positions * costs.sum_elements * moved(costs.sums_are_strided) +
-                       row_start * (source_rows + sum_rows) + piece_start * (source_pieces + sum_pieces);
+                       (widened * costs.source_elements + positions * costs.sum_elements) * moved +
+                       row_start * (source_rows + sum_rows) + piece_start * (source_pieces + sum_pieces) +
+                       stack_start * stacks;
   return total / positions;
 }
 
@@ -119,7 +124,8 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
     for (const Longest& longest : {Longest{all, all}, Longest{8 * costs.lanes, all}, Longest{2 * costs.lanes, all},
                                    Longest{8 * costs.lanes, 4}, Longest{2 * costs.lanes, 4}}) {
       if (longest.stack < all && t.count[1] == 1) continue;
-      for (t.run_from = 0; t.run_from < 4; ++t.run_from) {
+      // Of two ways that cost the same the one that skips more padding.
+      for (t.run_from = 3; t.run_from >= 0; --t.run_from) {
         for (int64_t columns = costs.wanted_columns;; columns /= 2) {
           choose_extents(t, columns, longest);
           lay_out(t, costs);

@@ -31,12 +31,10 @@ struct Grid {
 
 /// What one position of a tile costs, for choosing between tilings.
 struct TileCosts {
-  double multiply_adds = 0;        // per position, all rows and taps
-  double source_elements = 0;      // loaded per position of the widened tile
-  double sum_elements = 0;         // stored per position
-  double sum_rows = 0;             // target rows they go to
-  bool source_is_strided = false;  // neighbours along the width are not neighbours in the tensor
-  bool sums_are_strided = false;
+  double multiply_adds = 0;    // per position, all rows and taps
+  double source_elements = 0;  // loaded per position of the widened tile
+  double sum_elements = 0;     // stored per position
+  double sum_rows = 0;         // target rows they go to
   std::int64_t lanes = 1;
   std::int64_t column_unit = 1;          // runs are computed in whole units: vectors of columns, or single ones
   std::int64_t units = 1;                // of one call of the usual kernel
@@ -47,6 +45,7 @@ struct TileCosts {
   std::int64_t wanted_columns = 512;
   std::int64_t fewest_tiles = 1;  // cut at least so many tiles, for the sake of threads
   std::int64_t run_tail = 0;      // source elements of padding behind each run
+  std::int64_t sample_gap = 0;    // columns between the samples of two positions, where the batch is innermost
 };
 
 struct Tiling {

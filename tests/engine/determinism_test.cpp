@@ -59,6 +59,17 @@ TEST(Determinism, LayersCutForThreads) {
               .batch = 2,
               .input = {40, 40}},
              random);
+  // Many samples of a few positions each.
+  for (const std::int64_t channels : {8, 64})
+    bits_agree({.layer = {.dims = 2,
+                          .in_channels = channels,
+                          .out_channels = 32,
+                          .kernel = {4, 4},
+                          .stride = {2, 2},
+                          .padding = {1, 1}},
+                .batch = 1100,
+                .input = {2, 2}},
+               random);
   bits_agree(
       {.layer = {.in_channels = 512, .out_channels = 128, .kernel = {8}, .stride = {4}}, .batch = 1, .input = {9}},
       random);

@@ -69,6 +69,35 @@ TEST(Sweep, ManyTiles) {
     }
 }
 
+/// Many samples of a few positions each: tiles with the batch innermost, of every dtype and layout, on either side
+/// of where grad-weight turns from dot products to outer products.
+TEST(Sweep, TinyImages) {
+  Random random(105);
+  const auto pool = tconv::make_thread_pool(2);
+  for (int i = 0; i < scaled(300); ++i) {
+    Case c = random_case(random, 1e4);
+    Layer& layer = c.layer;
+    layer.groups = random.pick({1, 1, 2});
+    layer.in_channels = layer.groups * random.integer(1, 40);
+    layer.out_channels = layer.groups * random.integer(1, 40);
+    for (int d = 0; d < layer.dims; ++d) {
+      c.input[d] = random.integer(1, layer.dims == 3 ? 2 : 4);
+      layer.kernel[d] = random.integer(1, layer.dims == 3 ? 3 : 5);
+      layer.stride[d] = random.integer(1, 3);
+      layer.dilation[d] = random.pick({1, 1, 2});
+      layer.output_padding[d] = random.integer(0, layer.stride[d] - 1);
+      // At least one output must be left.
+      const std::int64_t outputs = (c.input[d] - 1) * layer.stride[d] + layer.dilation[d] * (layer.kernel[d] - 1) +
+                                   layer.output_padding[d] + 1;
+      layer.padding[d] = random.integer(0, std::min<std::int64_t>(2, (outputs - 1) / 2));
+    }
+    c.batch = random.integer(50, 300);
+    while (c.batch > 1 && multiply_adds(c) > (sanitized ? 2e5 : 4e6)) c.batch /= 2;
+    const Orders orders = i % 3 == 0 ? random_orders(random) : native_orders(layer);
+    ASSERT_EQ(check_case(c, orders, random, pool.get(), 2), "") << "case " << i << ": " << describe(c);
+  }
+}
+
 /// One long row: positions beyond any tile, with few channels, where vector loops and their tails matter.
 TEST(Sweep, LongRows) {
   Random random(104);

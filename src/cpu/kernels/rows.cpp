@@ -13,56 +13,18 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "cpu/kernels/transpose-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace tconv::cpu {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Highway's scalar conversion to f16 truncates; ours rounds.
-constexpr bool vector_halves = HWY_TARGET != HWY_SCALAR;
-
 /// The first n lanes of memory, zeros behind them; nothing else is read.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadFirst(D d, const T* from, std::int64_t n) {
   return hn::MaskedLoad(hn::FirstN(d, std::size_t(HWY_MAX(n, 0))), d, from);
-}
-
-/// Goes over `count` elements in vectors: move(d, j) takes as many as D has lanes from element j on. The last ones
-/// may take elements again that were taken before, so that none are left over; of fewer than the narrowest vector
-/// has, none are taken. Returns how many were. Masked stores are slow, and what is read next could not be
-/// forwarded from them.
-template <class T, class Move>
-HWY_INLINE std::int64_t InVectors([[maybe_unused]] std::int64_t count, [[maybe_unused]] const Move& move) {
-#if HWY_TARGET != HWY_SCALAR
-  const auto take = [&](auto d) HWY_ATTR {
-    const std::int64_t lanes = hn::Lanes(d);
-    if (count < lanes) return false;
-    std::int64_t j = 0;
-    for (; j + lanes <= count; j += lanes) move(d, j);
-    if (j < count) move(d, count - lanes);
-    return true;
-  };
-  if (take(hn::ScalableTag<T>()) || take(hn::CappedTag<T, 8>()) || take(hn::CappedTag<T, 4>())) return count;
-#endif
-  return 0;
-}
-
-/// row[j] = source[j] with conversion.
-template <class Compute, class Storage>
-HWY_INLINE void LoadContiguous(const Storage* HWY_RESTRICT source, std::int64_t count, Compute* HWY_RESTRICT row) {
-  std::int64_t j = 0;
-  if constexpr (std::is_same_v<Compute, Storage>) {
-    j = InVectors<Compute>(
-        count, [&](auto d, std::int64_t at) HWY_ATTR { hn::StoreU(hn::LoadU(d, source + at), d, row + at); });
-  } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
-    const hn::ScalableTag<float> d;
-    const hn::Rebind<hwy::float16_t, decltype(d)> d16;
-    for (; j + std::int64_t(hn::Lanes(d)) <= count; j += hn::Lanes(d))
-      hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(source + j))), d,
-                 row + j);
-  }
-  for (; j < count; ++j) row[j] = promote<Compute>(source[j]);
 }
 
 /// row[j] = source[2 · j]. Never reads past source[(count − 1) · 2].
@@ -135,55 +97,6 @@ void LoadRows(DType dtype, const void* source, std::int64_t row_stride, std::int
   });
 }
 
-#if HWY_TARGET != HWY_SCALAR
-/// Four neighbouring elements of each of a vector's worth of rows: block b of the result is row b · 4 · in_pitch.
-template <class D>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* in, std::int64_t in_pitch) {
-  constexpr int blocks = hn::MaxLanes(D()) / 4;
-  auto v = hn::LoadDup128(d, in + (blocks - 1) * 4 * in_pitch);
-#pragma GCC unroll 4
-  for (int block = blocks - 2; block >= 0; --block)
-    v = hn::IfThenElse(hn::FirstN(d, std::size_t(block + 1) * 4), hn::LoadDup128(d, in + block * 4 * in_pitch), v);
-  return v;
-}
-
-/// out[j][i] = in[i · in_pitch + j] for as many i as D has lanes and j < 4: each block of four lanes transposes
-/// four rows of its own, and the blocks of a result are neighbours.
-template <class D, class Out>
-HWY_INLINE void TransposeBlock(D d, const float* in, std::int64_t in_pitch, const Out& out) {
-  const hn::Repartition<double, D> pairs;
-  const auto a = LoadBlocks(d, in, in_pitch), b = LoadBlocks(d, in + in_pitch, in_pitch);
-  const auto c = LoadBlocks(d, in + 2 * in_pitch, in_pitch), e = LoadBlocks(d, in + 3 * in_pitch, in_pitch);
-  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b)),
-             ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
-  const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e)),
-             ce_high = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, ce_low)), d, out(0));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, ce_low)), d, out(1));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, out(2));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, out(3));
-}
-#endif
-
-/// Four columns of a matrix of rows: out(j)[i] = in[i · in_pitch + j] for i < count, j < 4. Returns how many i it
-/// did: whole blocks, the last of four rows.
-template <class Out>
-HWY_INLINE std::int64_t TransposeColumns([[maybe_unused]] const float* in, [[maybe_unused]] std::int64_t in_pitch,
-                                         [[maybe_unused]] std::int64_t count, [[maybe_unused]] const Out& out) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const auto blocks_of = [&](auto d) {
-    constexpr std::int64_t lanes = hn::MaxLanes(decltype(d)());
-    for (; i + lanes <= count; i += lanes)
-      TransposeBlock(d, in + i * in_pitch, in_pitch, [&](int j) { return out(j) + i; });
-  };
-  blocks_of(hn::ScalableTag<float>());
-  blocks_of(hn::CappedTag<float, 8>());
-  blocks_of(hn::CappedTag<float, 4>());
-#endif
-  return i;
-}
-
 /// out[j · out_pitch + i] = in[i · in_pitch + j · in_stride], with conversion. Goes by blocks, so that the strided
 /// side of a block stays in the first-level cache.
 template <class Out, class In, class Convert>
@@ -198,9 +111,9 @@ HWY_INLINE void Transpose(const In* in, std::int64_t in_pitch, std::int64_t in_s
       if (in_stride == 1 && out_stride == 1)
         for (; j + 4 <= count_j; j += 4) {
           const auto column = [&](int k) { return out + (j + k) * out_pitch + i0; };
-          const float* from = in + i0 * in_pitch + j;
-          for (std::int64_t i = TransposeColumns(from, in_pitch, i1 - i0, column); i < i1 - i0; ++i)
-            for (int k = 0; k < 4; ++k) column(k)[i] = from[i * in_pitch + k];
+          const auto from = [&](std::int64_t i) { return in + (i0 + i) * in_pitch + j; };
+          for (std::int64_t i = TransposeColumns(from, i1 - i0, column); i < i1 - i0; ++i)
+            for (int k = 0; k < 4; ++k) column(k)[i] = from(i)[k];
         }
     for (; j < count_j; ++j)
       for (std::int64_t i = i0; i < i1; ++i)
@@ -242,7 +155,8 @@ HWY_INLINE void SplitPhases(const float* source, std::int64_t step, std::int64_t
 #endif
   for (; r + 4 <= step; r += 4) {
     const auto target = [&](int k) { return targets[r + k] + offset; };
-    for (j = TransposeColumns(source + r, step, count, target); j < count; ++j)
+    const auto from = [&](std::int64_t i) { return source + i * step + r; };
+    for (j = TransposeColumns(from, count, target); j < count; ++j)
       for (int k = 0; k < 4; ++k) target(k)[j] = source[j * step + r + k];
     j = 0;
   }
