@@ -1,6 +1,7 @@
 #include "cpu/packed_weight.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu/convert.hpp"
 #include "cpu/operand.hpp"
@@ -9,13 +10,35 @@ namespace tconv::cpu {
 
 using std::int64_t;
 
+namespace {
+
+/// How many channels of source a tile may have where taps reach so far in three dimensions that most of its source
+/// is beyond its own positions: as many as leave room, in half the cache, for a tile of a thousand positions.
+int64_t channels_of_far_taps(const Convolution& conv, int64_t cache_elements) {
+  Reach reach;
+  for (const PhaseClass& phase_class : conv.classes)
+    for (const SharedTap& tap : phase_class.taps) reach.include(tap.offset);
+  constexpr Extents tile{8, 8, 16};
+  int64_t positions = 1, widened = 1;
+  for (std::size_t d = 0; d < 3; ++d) {
+    const int64_t beyond = reach.highest[d] - reach.lowest[d];
+    if (beyond == 0) return std::numeric_limits<int64_t>::max();
+    positions *= tile[d], widened *= tile[d] + beyond;
+  }
+  if (widened < 4 * positions) return std::numeric_limits<int64_t>::max();
+  return std::max<int64_t>(8, cache_elements / 2 / (widened * int64_t(conv.planes.size())));
+}
+
+}  // namespace
+
 PackedWeight::PackedWeight(const Convolution& conv, int panel_rows, int64_t cache_bytes, int64_t element_bytes,
                            int operand_channels)
     : conv_(&conv), panel_rows_(panel_rows), sum_channels_(ceil_div(conv.sum_channels, operand_channels)) {
   // The source lines that one tap of a register tile reads, about four a channel, stay in the first-level
   // cache until the next tap reads most of them again.
   const int64_t channels_in_first_level = 512 / element_bytes;
-  sum_blocks_ = ceil_div(sum_channels_, channels_in_first_level);
+  sum_blocks_ = ceil_div(
+      sum_channels_, std::min(channels_in_first_level, channels_of_far_taps(conv, cache_bytes / element_bytes)));
 
   // A row block is large enough to reuse a loaded tile of source many times, and small enough that its sums at
   // a few hundred positions stay in the second-level cache. Its weights need not: a tile reads them once.
