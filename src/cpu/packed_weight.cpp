@@ -1,6 +1,7 @@
 #include "cpu/packed_weight.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "cpu/convert.hpp"
@@ -18,15 +19,15 @@ int64_t channels_of_far_taps(const Convolution& conv, int64_t cache_elements) {
   Reach reach;
   for (const PhaseClass& phase_class : conv.classes)
     for (const SharedTap& tap : phase_class.taps) reach.include(tap.offset);
-  constexpr Extents tile{8, 8, 16};
-  int64_t positions = 1, widened = 1;
+  constexpr std::array<double, 3> tile{8, 8, 16};
+  double positions = 1, widened = 1;  // which dilations may take beyond any integer
   for (std::size_t d = 0; d < 3; ++d) {
-    const int64_t beyond = reach.highest[d] - reach.lowest[d];
+    const double beyond = double(reach.highest[d]) - double(reach.lowest[d]);
     if (beyond == 0) return std::numeric_limits<int64_t>::max();
     positions *= tile[d], widened *= tile[d] + beyond;
   }
   if (widened < 4 * positions) return std::numeric_limits<int64_t>::max();
-  return std::max<int64_t>(8, cache_elements / 2 / (widened * int64_t(conv.planes.size())));
+  return std::max<int64_t>(8, int64_t(double(cache_elements) / 2 / (widened * double(conv.planes.size()))));
 }
 
 }  // namespace
