@@ -154,9 +154,8 @@ struct GemmConfig {
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
-  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds them
-                     // all;
-  bool clustered;    // or they are two, blocks of a cluster, and each adds and stores half of the rows
+  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds all
+  bool clustered;    // they are two, blocks of a cluster, and each adds and stores half of the rows
 
   // The march kernel (march_gemm.cuh), where this is not 0: slots of sums, the output slices that a slice of x reaches.
   // `reach` has no depth then, `box.d` is how many output slices a tile has, `box_parts` how many warpgroups multiply,
@@ -6126,7 +6125,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_65d2720a6d29_sm{architecture}",
+        name=f"tconv_kb79_b6220a80f860_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

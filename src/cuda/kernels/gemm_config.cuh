@@ -76,9 +76,8 @@ struct GemmConfig {
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
-  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds them
-                     // all;
-  bool clustered;    // or they are two, blocks of a cluster, and each adds and stores half of the rows
+  int depth_splits;  // tiles that share the chunks of one sum; 1: none. Of turned x, the last one of them adds all
+  bool clustered;    // they are two, blocks of a cluster, and each adds and stores half of the rows
 
   // The march kernel (march_gemm.cuh), where this is not 0: slots of sums, the output slices that a slice of x reaches.
   // `reach` has no depth then, `box.d` is how many output slices a tile has, `box_parts` how many warpgroups multiply,
