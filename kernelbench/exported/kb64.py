@@ -89,6 +89,18 @@ constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
 
 namespace tconv::device {
 
+/// Outputs along the width as channels. A layer whose stride along the width is large, or that has few channels, is
+/// seen as one of stride 1: a position has `count` neighbouring outputs of each channel, and these are the channels
+/// that the configuration and its rows have (cuda/layer_view.hpp).
+struct ChannelPhases {
+  int count = 1;  // 1: channels are those of the layer
+  int lead = 0;   // outputs of the first position that are before the row
+  // Of the weight: the tap of a position's first output at shift 0, which may be below zero, and how many there are.
+  int first_tap = 0, taps = 0;
+
+  constexpr bool operator==(const ChannelPhases&) const = default;
+};
+
 struct GemmConfig {
   // The layer.
   Math math;
@@ -96,6 +108,7 @@ struct GemmConfig {
   Int3 kernel, stride, padding, dilation;
   Int3 first_position;  // the smallest q that has an output
   Int3 reach;           // the largest shift
+  ChannelPhases channel_phases;
 
   // Memory.
   bool x_channels_last;
@@ -110,6 +123,7 @@ struct GemmConfig {
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
   int line_phases;        // phases along the height whose lines are neighbours: all that have taps, or 1
   int run_phases;         // phases along the height whose outputs may be rows of one run: all, or 1
+  bool row_pairs;         // rows of neighbouring phases are eight apart, so that a thread has both (place_of_row)
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -172,6 +186,18 @@ constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 /// The chunks of one of the tiles that share them: from this one up to the first one of the next.
 constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
+
+/// Where rows are paired, the place of each among the 16 of a warp: a thread's two rows, eight places apart, are two
+/// neighbouring phases of a line, and its outputs of a position one word. Of 16-bit outputs alone.
+constexpr int place_of_row(int row) { return row / 16 * 16 + row % 2 * 8 + row % 16 / 2; }
+
+/// The channel of the layer that a channel of the configuration is an output of, and which one of a position.
+constexpr int layer_channel(const GemmConfig& c, int channel) {
+  return c.channel_phases.count > 1 ? channel / c.channel_phases.count : channel;
+}
+constexpr int phase_of_channel(const GemmConfig& c, int channel) {
+  return c.channel_phases.count > 1 ? channel % c.channel_phases.count : 0;
+}
 
 /// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
 constexpr int block_sets_of(const GemmConfig& c) { return c.types * (c.channel_blocks / c.team_blocks) * c.groups; }
@@ -1830,10 +1856,16 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
   const int kw = tap_of(shift.w, row.phase.w, input_stride(C), C.dilation.w, C.kernel.w);
   Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
-                co * p.stride_out};
+                layer_channel(C, co) * p.stride_out};
   if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
   if constexpr (C.kernel.h > 1) filter.offset += kh * p.stride_h;
-  if constexpr (C.kernel.w > 1) filter.offset += kw * p.stride_w;
+  if constexpr (C.channel_phases.count > 1) {
+    const int tap = kw * C.channel_phases.count + phase_of_channel(C, co) + C.channel_phases.first_tap;
+    filter.exists = filter.exists && unsigned(tap) < unsigned(C.channel_phases.taps);
+    filter.offset += tap * p.stride_w;
+  } else if constexpr (C.kernel.w > 1) {
+    filter.offset += kw * p.stride_w;
+  }
   return filter;
 }
 
@@ -1927,7 +1959,7 @@ __device__ void pack_rows(const PackParams& p) {
       if constexpr (scaled) {
         const int channel = at.channel_block * C.channels_per_block + row.channel;
         const bool exists = row.channel >= 0 && channel < C.group_out;
-        scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
+        scale[i] = 1 / p.scales[exists ? layer_channel(C, at.group * C.group_out + channel) : 0];
 #pragma unroll
         for (int k = 0; k < 2; ++k)
           words[i][0][k] = low_word.load_channel(p, lower, k), words[i][1][k] = high_word.load_channel(p, upper, k);
@@ -2165,8 +2197,8 @@ constexpr int split_steps(const GemmConfig& c) {
 
 }  // namespace tconv::device
 // ---- sizes/panel_store.cuh
-// Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, one run for each line and
-// each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
+// Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, or its 16, one run for each
+// line and each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
 // Channels last, a warpgroup stages a few positions of all rows at a time.
 
 
@@ -2176,12 +2208,15 @@ constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat
 constexpr int panel_run_width(const GemmConfig& c) {
   return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
 }
-constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
+/// Passes of a warp's 16 rows: all at once where a line is all of them, or a thread's two rows are neighbours.
+constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 || c.row_pairs ? 1 : 2; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(16 / panel_passes(c) / c.width_slots, 1); }
 /// Rows that are whole lines: eight, or the 16 of a warp.
 constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
-/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
-constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
-constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
+/// The lanes that have sums of a line.
+constexpr int panel_line_lanes(const GemmConfig& c) {
+  return c.row_pairs ? 2 * c.width_slots : min_of(4 * c.width_slots, warp_size);
+}
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
@@ -2227,6 +2262,7 @@ constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.ru
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
   const int residue = c.whole_rows && c.stride.w > 1 && element_bytes(c) == 4         ? 32 / panel_pass_runs(c)
+                      : c.row_pairs                                                   ? c.width_slots == 8 ? 4 : 8
                       : element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w
                                                                                       : 8;
   return pad_to_bank(words, residue) * 4 / element_bytes(c);
@@ -2300,9 +2336,9 @@ constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 && !c.clustered ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
 
-/// Whether the blocks of a cluster may share sums: a warp's rows are stored in two halves, and each stores one.
+/// Whether the blocks of a cluster may share sums: a warp has two lines or more, and each block stores half of its rows.
 constexpr bool allows_clusters(const GemmConfig& c) {
-  return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && panel_passes(c) == 2 && !c.fills;
+  return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && c.width_slots <= 8 && !c.fills;
 }
 
 /// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
@@ -2637,7 +2673,7 @@ __device__ inline void release(u32 barrier) {
 // ---- panel/cluster_sums.cuh
 // Tiles that share the depth of a sum as blocks of a cluster of two. Each adds half of the rows: a warp gives its sums
 // of the other half to the same warp of the other block, where they lie in the memory that rows are staged in until
-// they are added.
+// they are added. Half of the rows are one of a thread's two, or where these are paired, both of half of the lanes.
 //
 // A block that has received its last sums is not written to any more, and may end.
 
@@ -2655,7 +2691,8 @@ struct ClusterSums {
   /// Adds the sums of a tile. `memory` is the warp's own.
   __device__ void add(const Tile& tile, PanelSums<C>& sum, unsigned char* memory) {
     const int warp = Roles::member() * (warpgroup_size / warp_size) + Roles::thread() / warp_size;
-    const u32 own = ptx::shared_address(memory) + lane_index() * 8, other = u32(tile.split ^ 1);
+    const u32 place_of_lane = C.row_pairs ? lane_index() % 16 * 16 : lane_index() * 8;
+    const u32 own = ptx::shared_address(memory) + place_of_lane, other = u32(tile.split ^ 1);
     if (began) {  // rows of the tile before were staged there
       if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_empty(warp), other));
       ptx::cluster_wait(Shared::sums_empty(warp), received.parity ^ 1);
@@ -2663,8 +2700,14 @@ struct ClusterSums {
     began = true;
     const u32 to = ptx::address_in_block(own, other);
     const bool second = tile.split != 0;  // of the halves is stored here
+    const bool stored_here = lane_index() / 16 == tile.split;  // of paired rows, those of this lane
     each_pair(sum, [&](float(&pair)[4], int place) {
-      ptx::cluster_store(to + place, second ? pair[0] : pair[2], second ? pair[1] : pair[3]);
+      if constexpr (!C.row_pairs) {
+        ptx::cluster_store(to + place, second ? pair[0] : pair[2], second ? pair[1] : pair[3]);
+      } else if (!stored_here) {
+        ptx::cluster_store(to + place, pair[0], pair[1]);
+        ptx::cluster_store(to + place + 8, pair[2], pair[3]);
+      }
     });
     __syncwarp();
     if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_full(warp), other));
@@ -2672,10 +2715,18 @@ struct ClusterSums {
     received.advance();
     // Which of the halves is stored is not known to the compiler: both get the sums.
     each_pair(sum, [&](float(&pair)[4], int place) {
-      const float2 given = *reinterpret_cast<const float2*>(memory + lane_index() * 8 + place);
       // The first part of the depth comes first, whoever adds.
-      pair[0] = pair[2] = second ? given.x + pair[2] : pair[0] + given.x;
-      pair[1] = pair[3] = second ? given.y + pair[3] : pair[1] + given.y;
+      if constexpr (C.row_pairs) {
+        if (!stored_here) return;
+        const float4 given = *reinterpret_cast<const float4*>(memory + place_of_lane + place);
+        const float from[4] = {given.x, given.y, given.z, given.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) pair[i] = second ? from[i] + pair[i] : pair[i] + from[i];
+      } else {
+        const float2 given = *reinterpret_cast<const float2*>(memory + place_of_lane + place);
+        pair[0] = pair[2] = second ? given.x + pair[2] : pair[0] + given.x;
+        pair[1] = pair[3] = second ? given.y + pair[3] : pair[1] + given.y;
+      }
     });
     __syncwarp();
   }
@@ -3851,6 +3902,9 @@ __device__ inline void store(Element* at, const Element& value) {
 // [position][row], a few positions at a time, and leave 16 bytes a lane, or fewer where channels are not aligned for
 // it: those of a position are side by side in memory, and whole lines where they fill them. There are two buffers, so
 // that one is staged while the other is still being read.
+//
+// Outputs of channels first are stored so, too, where channels are neighbouring outputs along the width
+// (ChannelPhases).
 
 
 namespace tconv::device {
@@ -3862,6 +3916,8 @@ struct PanelChannelStore {
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
   static constexpr int vector = channel_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
   static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
+  /// Outputs along the width from a position to the next.
+  static constexpr int apart = C.stride.w * C.channel_phases.count;
   using Sums = float[position_tiles][columns / 2];
   using Vector = typename WordOf<vector* int(sizeof(Element))>::Type;
 
@@ -3885,7 +3941,7 @@ struct PanelChannelStore {
         h = C.box.d == 1 ? row : row % C.box.h, d = C.box.d == 1 ? 0 : row / C.box.h, image = 0;
         exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
-      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      d *= C.stride.d, h *= C.stride.h, w *= apart;
       offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
     }
   };
@@ -3899,16 +3955,20 @@ struct PanelChannelStore {
     __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
       const BlockLine<C, Tables> line(tile, place.line);
-      channel = line.channel, exists = line.exists, phase = place.phase;
+      channel = layer_channel(C, line.channel), exists = line.exists, phase = place.phase;
       od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
       oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
-      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
+      ow = (tile.origin.w * C.stride.w + phase - C.padding.w) * C.channel_phases.count +
+           phase_of_channel(C, line.channel) - C.channel_phases.lead;
       at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
            i64(ow) * p.ys.w;
     }
 
-    __device__ float bias(const ForwardParams& p, int further = 0) const {
-      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    /// Of it, or of one that follows in its vector.
+    __device__ float bias(const ForwardParams& p, int further) const {
+      if (!p.bias || !exists) return 0;
+      if constexpr (C.channel_phases.count > 1) further = 0;  // outputs of the same channel
+      return load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]);
     }
   };
 
@@ -3938,10 +3998,10 @@ struct PanelChannelStore {
         : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
   };
 
-  /// The output channel of one of them; -1: it has none.
+  /// The layer's output channel of one of them; -1: it has none.
   __device__ static int channel_of_half(const Tile& tile, int half) {
     const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
-    return line.exists ? line.channel : -1;
+    return line.exists ? layer_channel(C, line.channel) : -1;
   }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
@@ -3987,7 +4047,7 @@ struct PanelChannelStore {
 #pragma unroll
         for (int k = 0; k < turns; ++k) {
           const int next = column + k * together;
-          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
+          const Output output = row_by_row ? first_output.further(p, next * apart)
                                            : Output(p, tile, row, Place(p, first_product + t, next + from));
           if ((k + 1) * together > count && k * together + first >= count) break;
           if (output.exists(p)) ptx::store(output.at, value[k]);
@@ -4060,6 +4120,7 @@ struct PanelLines {
   static constexpr int columns = C.panel_columns, slots = C.width_slots;
   static_assert(are_whole_lines(slots));
   static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
+  static_assert(!C.row_pairs || (slots == C.stride.w && slots == C.width_phases && sizeof(Element) == 2));
   /// Lines of a run.
   static constexpr int run_lines = device::run_lines(C);
   // Runs of several rows: no output may be staged where one of another row is.
@@ -4068,14 +4129,27 @@ struct PanelLines {
   /// Every output has one of a phase without taps behind it.
   static constexpr bool beside_gap = !whole_rows && C.width_phases == 1 && C.stride.w == 2;
 
-  /// Whether this block stores a half of the 16 rows: of those of a cluster, each does one.
-  static_assert(!C.clustered || halves == 1);
-  __device__ static bool stores(const Tile& tile, int half) { return !C.clustered || tile.split == half; }
-  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
+  /// Whether this block stores what is in a pass that begins with a half of the 16 rows: of those of a cluster, each
+  /// stores one, or where rows are paired, the lines of half of the lanes.
+  static_assert(!C.clustered || halves == 1 || C.row_pairs);
+  __device__ static bool stores(const Tile& tile, int half) {
+    return !C.clustered || C.row_pairs || tile.split == half;
+  }
+  __device__ static bool stores_line(const Tile& tile, int line) {
+    if constexpr (!C.clustered || !C.row_pairs) return true;
+    return line % panel_pass_lines(C) / (panel_pass_lines(C) / 2) == tile.split;
+  }
+  __device__ static int first_line(int half) {
+    return (warp_index() % 4 * 16 + (C.row_pairs ? 0 : half * 8)) / slots;
+  }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
-  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  static constexpr int rows_apart = C.row_pairs ? 2 : 1;  // of lanes that are neighbours in a column
+  __device__ static int line_of_lane() { return lane_index() / 4 * rows_apart / slots; }
   __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
-  __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
+  __device__ static int slot_of_lane(int half) {
+    const int first = lane_index() / 4 * rows_apart % slots;
+    return C.row_pairs ? first + half : first + (halves > 1 ? half * 8 : 0);
+  }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
   /// Of whole rows, which of those of a row of positions a lane's line is.
   __device__ static int row_of_lane() {
@@ -4114,7 +4188,7 @@ struct PanelLines {
 
     __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
       const Line line(tile, index);
-      exists = line.exists;
+      exists = line.exists && stores_line(tile, index);
       od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
       oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
       ow = tile.origin.w * C.stride.w - C.padding.w;
@@ -5538,6 +5612,7 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
+    .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
@@ -5605,6 +5680,7 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
+    .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
@@ -5686,6 +5762,7 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
+    .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
@@ -5780,6 +5857,7 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
+    .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
@@ -5837,6 +5915,7 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
+    .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
@@ -5892,6 +5971,7 @@ constexpr GemmConfig config{
     .groups = 1, .group_in = 128, .group_out = 128,
     .kernel = {1, 1, 3}, .stride = {1, 1, 1}, .padding = {0, 0, 0}, .dilation = {1, 1, 1},
     .first_position = {0, 0, 0}, .reach = {0, 0, 2},
+    .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 2, .channels_per_block = 64, .x_phases = 1,
     .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
@@ -6128,7 +6208,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_01ff2ffeaa55_sm{architecture}",
+        name=f"tconv_kb64_3d32b02205fa_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -59,6 +59,8 @@ std::string config_text(const GemmConfig& c) {
       << "    .kernel = " << text(c.kernel) << ", .stride = " << text(c.stride)
       << ", .padding = " << text(c.padding) << ", .dilation = " << text(c.dilation) << ",\n"
       << "    .first_position = " << text(c.first_position) << ", .reach = " << text(c.reach) << ",\n"
+      << "    .channel_phases = {" << c.channel_phases.count << ", " << c.channel_phases.lead << ", "
+      << c.channel_phases.first_tap << ", " << c.channel_phases.taps << "},\n"
       << "    .x_channels_last = " << text(c.x_channels_last) << ", .y_rows = " << text(c.y_rows)
       << ", .x_vector = " << c.x_vector << ",\n"
       << "    .types = " << c.types << ", .channel_blocks = " << c.channel_blocks

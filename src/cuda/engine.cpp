@@ -10,10 +10,10 @@
 #include "cuda/memory_alignment.hpp"
 #include "cuda/packings.hpp"
 #include "cuda/runtime/kernel.hpp"
+#include "cuda/runtime/notice.hpp"
 #include "cuda/tensor_views.hpp"
 #include "cuda/tile_choice.hpp"
 #include "cuda/tile_kernels.hpp"
-#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -125,7 +125,8 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
     return;
   }
   const Access access = dense_access(s.geometry, shape, s.layer.dtype, s.layer.layout);
-  if (const Gemm& gemm = gemm_for(access); gemm.turn) turned_bytes_ = turned_bytes(gemm.config, shape_);
+  const Gemm& gemm = gemm_for(access);
+  if (gemm.turn) turned_bytes_ = turned_bytes(gemm.packing->plan.view, gemm.config, shape_);
 }
 
 class CudaPlan final : public EnginePlan {
@@ -161,9 +162,8 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
     gemm->config = chosen.tile.config, gemm->packing = chosen.packing;
     gemm->kernel = get_kernel(forward_request(gemm->config, chosen.packing->plan.rows), s.device);
     if (gemm->config.turned) {
-      const device::TurnParams turn = device::turn_params(
-          gemm->config,
-          device::forward_params(gemm->config, shape_.batch, int3(shape_.input), int3(shape_.output)));
+      const device::TurnParams turn =
+          device::turn_params(gemm->config, forward_params(chosen.packing->plan.view, gemm->config, shape_));
       gemm->turn = get_kernel(turn_request(gemm->config, access, turn.item_slices), s.device);
     }
   }
@@ -176,9 +176,9 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const Gemm& gemm = gemm_for(access_of(s.geometry, *o.input, *o.output));
   if (!gemm.kernel) return run_generic(o, options);
   const GemmConfig& c = gemm.config;
-  // Several images of one box are reached with 32 bits, too.
+  // Threads reach several images of one box with 32 bits, too.
   if (const int64_t apart = o.input->strides[0];
-      c.images > 1 && !c.turned && (apart < 0 || apart * c.images >= int64_t(1) << 31))
+      c.images > 1 && !device::copies_x(c) && (apart < 0 || apart * c.images >= int64_t(1) << 31))
     return run_generic(o, options);
   auto workspace = aligned_up(reinterpret_cast<std::uintptr_t>(options.workspace));
   const void* packed = options.packed_weight;
@@ -186,22 +186,21 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     s.packings.pack(*gemm.packing, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
     packed = reinterpret_cast<const void*>(workspace), workspace += aligned_up(s.packings.bytes());
   }
-  const bool upright_layer = gemm.packing->plan.upright;
-  const Shape seen = upright_layer ? upright(shape_) : shape_;
-  device::ForwardParams params = device::forward_params(c, seen.batch, int3(seen.input), int3(seen.output));
+  device::ForwardParams params =
+      forward_params(gemm.packing->plan.view, c, shape_, image_strides(*o.input), image_strides(*o.output));
   params.x = o.input->data, params.y = o.output->data;
   const unsigned char* const memory = static_cast<const unsigned char*>(packed);
   params.weight = reinterpret_cast<const unsigned*>(memory + gemm.packing->offset);
   params.scales = reinterpret_cast<const float*>(memory + gemm.packing->scales);
   params.bias = o.bias ? o.bias->data : nullptr;
-  params.xs = image_strides(*o.input), params.ys = image_strides(*o.output);
-  if (upright_layer) params.xs = upright(params.xs), params.ys = upright(params.ys);
   if (c.turned) {
     device::TurnParams turn = device::turn_params(c, params);
     device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
     gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
   }
-  launch_forward(*gemm.kernel, c, params, s.device, options.stream);
+  if (launch_forward(*gemm.kernel, c, params, s.device, options.stream)) return;
+  notice("the driver refused to describe an input to the GPU's copy engine; a slower kernel serves");
+  run_generic(o, options);
 }
 
 void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {

@@ -63,8 +63,8 @@ std::string panel_tile(const GemmConfig& c, const std::string& box) {
          (c.clustered ? "_cluster" : several("_split", c.depth_splits)) + where(c.turned, "_turned") +
          where(c.turned_once, "_once") + where(c.mapped, "_mapped") +
          where(c.shared_halo != Int3{0, 0, 0}, "_shared") +
-         where(device::first_phase(c) != Int3{0, 0, 0}, "_moved") + several("_x", c.x_phases) +
-         several("_l", c.loaders) + chunk(c);
+         where(device::first_phase(c) != Int3{0, 0, 0}, "_moved") + several("_phases", c.channel_phases.count) +
+         several("_x", c.x_phases) + several("_l", c.loaders) + chunk(c);
 }
 
 }  // namespace

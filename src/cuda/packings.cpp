@@ -4,9 +4,9 @@
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
+#include "cuda/layer_view.hpp"
 #include "cuda/memory_alignment.hpp"
 #include "cuda/preferences.hpp"
-#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -25,7 +25,8 @@ PackingOptions packing_options(const DeviceProperties& device) {
           .exported = device.exported,
           .scaled = preferred.no_halves ? std::optional(false) : device.scaled,
           .inputs = preferred.inputs,
-          .marches = !preferred.no_march};
+          .marches = !preferred.no_march,
+          .any_phases = preferred.panels && preferred.panels->channel_phases};
 }
 
 Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, const DeviceProperties& device)
@@ -33,12 +34,12 @@ Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, con
   for (PackingPlan& plan : plans) {
     const device::Math math = plan.math;
     const int parts = plan.kernels == Kernels::general ? 1 : device::weight_parts(math);
-    const Geometry seen = plan.upright ? upright(geometry) : geometry;
+    const Geometry viewed = seen(plan.view, geometry, plan.rows.channel_phases);
     Packing packing;
     packing.offset = aligned_up(bytes());
     packing.bytes = std::size_t(plan.rows.weight_words(geometry, device::channels_per_word(math), parts)) * 4;
     packing.kernel =
-        get_kernel({pack_source(pack_config(seen, math, plan.rows), plan.rows, seen), "pack", 0}, device);
+        get_kernel({pack_source(pack_config(viewed, math, plan.rows), plan.rows, viewed), "pack", 0}, device);
     if (device::scales(math)) {
       packing.scales = aligned_up(packing.offset + packing.bytes);
       packing.find_scales = get_kernel({weight_scales_source(), "find", device::scale_shared_bytes}, device);
@@ -68,7 +69,7 @@ void Packings::pack(const Packing& packing, const ConstTensor& weight, void* pac
   }
   device::PackParams params{};
   set_strides(params, weight);
-  if (packing.plan.upright) std::swap(params.stride_d, params.stride_h);
+  if (packing.plan.view == View::upright) std::swap(params.stride_d, params.stride_h);
   params.weight = weight.data, params.packed = reinterpret_cast<unsigned*>(memory + packing.offset);
   params.scales = scales, params.words = std::int64_t(packing.bytes / 4);
   packing.kernel->launch(device::launch_of(params, device_.multiprocessors), params, stream);

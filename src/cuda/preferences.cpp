@@ -21,6 +21,7 @@ constexpr NamedPanels named_panels[] = {
     {"turns", {.in_turns = true}},                             // warpgroups that multiply in turns
     {"joined", {.product_rows = 2}},                           // products that cover several rows
     {"runs", {.whole_rows = true}},                            // several rows of outputs in one run
+    {"phases", {.channel_phases = true}},                      // outputs along the width that are channels
     {"loaders", {.loaders = 2}},                               // two warpgroups that fill panels
 };
 
@@ -50,7 +51,7 @@ bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c)
          c.clustered == preferred.clustered && c.turned_once >= preferred.turned_once &&
          c.in_turns >= preferred.in_turns && c.depth_splits >= preferred.depth_splits &&
          c.product_rows >= preferred.product_rows && c.whole_rows >= preferred.whole_rows &&
-         c.loaders >= preferred.loaders;
+         (c.channel_phases.count > 1) >= preferred.channel_phases && c.loaders >= preferred.loaders;
 }
 
 void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices) {

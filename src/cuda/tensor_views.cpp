@@ -56,6 +56,13 @@ Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) 
   };
   if (y.strides[1] == 1)
     while (a.y_channels * 2 * element <= 16 && apart(a.y_channels * 2)) a.y_channels *= 2;
+  const auto rows_apart = [&](int count) {
+    bool fits = aligned(y.data, std::size_t(count * element));
+    for (const std::size_t d : {0, 1, 2, 3}) fits = fits && (y.sizes[d] == 1 || y.strides[d] % count == 0);
+    return fits;
+  };
+  if (a.y_rows)
+    while (a.y_row_vector * 2 * element <= 16 && rows_apart(a.y_row_vector * 2)) a.y_row_vector *= 2;
   a.x_channels_last =
       x.strides[1] == 1 && g.in_channels() > 1 && (x.strides[4] != 1 || g.in_channels() * 2 > x.sizes[4]);
   // The widest copy every row allows: `run` is the contiguous dimension, `others` step from row to row.

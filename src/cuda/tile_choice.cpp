@@ -3,11 +3,9 @@
 #include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/shape_class.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
-#include "cuda/int3.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/memory_alignment.hpp"
 #include "cuda/preferences.hpp"
-#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 
@@ -23,13 +21,15 @@ TileChooser::TileChooser(const Layer& layer, const DeviceProperties& device)
 
 std::vector<TileChoice> tiles_of(const PackingPlan& plan, const Geometry& geometry, const Shape& shape,
                                  const Access& access, const DeviceLimits& limits) {
-  if (plan.kernels == Kernels::march) {
-    if (!plan.upright) return price_march_tiles(geometry, plan.math, plan.rows, shape, access, limits);
-    if (shape.input[0] > 1 || shape.output[0] > 1) return {};  // output padding may add a slice
-    return price_march_tiles(upright(geometry), plan.math, plan.rows, upright(shape), access, limits);
-  }
-  return (plan.kernels == Kernels::general ? price_tiles : price_warpgroup_tiles)(geometry, plan.math, plan.rows,
-                                                                                  shape, access, limits);
+  const device::ChannelPhases& phases = plan.rows.channel_phases;
+  if (plan.view == View::channel_phases && !access.y_rows) return {};
+  // Output padding may add a slice.
+  if (plan.view == View::upright && (shape.input[0] > 1 || shape.output[0] > 1)) return {};
+  const auto price = plan.kernels == Kernels::march     ? price_march_tiles
+                     : plan.kernels == Kernels::general ? price_tiles
+                                                        : price_warpgroup_tiles;
+  return price(seen(plan.view, geometry, phases), plan.math, plan.rows, seen(plan.view, shape, phases),
+               seen(plan.view, access, shape, phases), limits);
 }
 
 /// Those that there is workspace for, in the order that is preferred.
@@ -38,7 +38,7 @@ std::vector<TileChoice> TileChooser::choices(const PackingPlan& plan, const Shap
   auto choices = tiles_of(plan, geometry_, shape_class(layer_, shape), access, limits_);
   if (workspace)
     std::erase_if(choices, [&](const TileChoice& choice) {
-      return choice.config.turned && turned_bytes(choice.config, shape) > *workspace;
+      return choice.config.turned && turned_bytes(plan.view, choice.config, shape) > *workspace;
     });
   if (const auto preferred = preferences().panels) move_to_front(*preferred, choices);
   return choices;
@@ -82,8 +82,8 @@ ChosenTile TileChooser::choose(const Packings& packings, const Shape& shape, con
   return result;
 }
 
-std::size_t turned_bytes(const device::GemmConfig& config, const Shape& shape) {
-  const auto params = device::forward_params(config, shape.batch, int3(shape.input), int3(shape.output));
+std::size_t turned_bytes(View view, const device::GemmConfig& config, const Shape& shape) {
+  const device::ForwardParams params = forward_params(view, config, shape);
   return aligned_up(std::size_t(device::turned_workspace_bytes(config, params)));
 }
 

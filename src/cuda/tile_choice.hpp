@@ -50,6 +50,6 @@ class TileChooser {
 };
 
 /// Workspace that a tile turns the x of a shape into.
-std::size_t turned_bytes(const device::GemmConfig& config, const Shape& shape);
+std::size_t turned_bytes(View view, const device::GemmConfig& config, const Shape& shape);
 
 }  // namespace tconv::cuda

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "cuda/codegen.hpp"
 #include "cuda/kernels/launch_rules.cuh"
@@ -23,11 +24,13 @@ KernelRequest turn_request(const device::GemmConfig& c, const Access& access, in
 
 namespace {
 
-/// Of a device that is not here, the map is the description itself.
-device::TensorMap tensor_map(const device::MapDescription& description, const DeviceProperties& device) {
+/// None where the driver refuses it. Of a device that is not here, the map is the description itself.
+std::optional<device::TensorMap> tensor_map(const device::MapDescription& description,
+                                            const DeviceProperties& device) {
   device::TensorMap map{};
   static_assert(sizeof description <= sizeof map);
   if (device.record) {
+    if (!device.record->takes_maps()) return std::nullopt;
     std::memcpy(&map, &description, sizeof description);
     return map;
   }
@@ -38,22 +41,27 @@ device::TensorMap tensor_map(const device::MapDescription& description, const De
       {description.sizes[0], description.sizes[1], description.sizes[2], description.sizes[3]});
   const auto strides =
       std::to_array<std::uint64_t>({description.strides[0], description.strides[1], description.strides[2]});
-  driver().check(
-      driver().cuTensorMapEncodeTiled(&map, description.bf16 ? bf16 : f16, 4, const_cast<void*>(description.x),
-                                      sizes.data(), strides.data(), copied, steps, not_interleaved, swizzled_128,
-                                      promoted_256, filled_with_zeros),
-      "cuTensorMapEncodeTiled", "describing the input");
+  const CUresult result = driver().cuTensorMapEncodeTiled(
+      &map, description.bf16 ? bf16 : f16, 4, const_cast<void*>(description.x), sizes.data(), strides.data(),
+      copied, steps, not_interleaved, swizzled_128, promoted_256, filled_with_zeros);
+  if (result != 0) return std::nullopt;
   return map;
 }
 
 }  // namespace
 
-void launch_forward(const Kernel& kernel, const device::GemmConfig& c, const device::ForwardParams& params,
+bool launch_forward(const Kernel& kernel, const device::GemmConfig& c, const device::ForwardParams& params,
                     const DeviceProperties& device, void* stream) {
   const device::Launch launch = device::launch_of(c, params, device.multiprocessors);
-  if (!c.mapped) return kernel.launch(launch, params, stream);
-  device::MappedParams mapped{params, tensor_map(device::map_description(c, params), device)};
+  if (!c.mapped) {
+    kernel.launch(launch, params, stream);
+    return true;
+  }
+  const auto map = tensor_map(device::map_description(c, params), device);
+  if (!map) return false;
+  device::MappedParams mapped{params, *map};
   kernel.launch(launch, mapped, stream);
+  return true;
 }
 
 }  // namespace tconv::cuda

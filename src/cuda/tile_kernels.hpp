@@ -11,8 +11,10 @@ KernelRequest forward_request(const device::GemmConfig& config, const RowPlan& r
 /// Of a tile whose x is turned before.
 KernelRequest turn_request(const device::GemmConfig& config, const Access& access, int item_slices);
 
-/// Begins a tile's kernel; where x is turned before, behind that.
-void launch_forward(const Kernel& kernel, const device::GemmConfig& config, const device::ForwardParams& params,
-                    const DeviceProperties& device, void* stream);
+/// Begins a tile's kernel; where x is turned before, behind that. False, and nothing was done, if x is to come by
+/// a tensor map that the driver refuses.
+[[nodiscard]] bool launch_forward(const Kernel& kernel, const device::GemmConfig& config,
+                                  const device::ForwardParams& params, const DeviceProperties& device,
+                                  void* stream);
 
 }  // namespace tconv::cuda

@@ -10,8 +10,8 @@
 #include "cuda/direct_launch.hpp"
 #include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
+#include "cuda/layer_view.hpp"
 #include "cuda/runtime/nvrtc.hpp"
-#include "cuda/upright.hpp"
 #include "support/needs_nvrtc.hpp"
 
 namespace tconv::cuda {
@@ -229,15 +229,15 @@ TEST_F(CompileHopper, March) {
                         {"2D, odd rows", march_layer(2, 64, 64, 3), 8, {300, 301}}})
     for (const Math math : {Math::halves, Math::half, Math::f16, Math::bf16}) {
       if (math == Math::bf16 && compiled > 3) continue;  // differs from f16 in one instruction
-      const Geometry layer = geometry_of(c.layer), g = c.layer.dims == 2 ? upright(layer) : layer;
-      const Shape shape = shape_of(c.layer, c.batch, c.input);
+      const View view = c.layer.dims == 2 ? View::upright : View::plain;
+      const Geometry g = seen(view, geometry_of(c.layer), {});
+      const Shape shape = seen(view, shape_of(c.layer, c.batch, c.input), {});
       RowPlan rows;
       if (!make_march_row_plan(g, 2, device::weight_parts(math), rows)) continue;
       ASSERT_TRUE(suits_march(g, math, rows));
       Access access;
       access.x_vector = c.input[2] % 2 ? 1 : 2;
-      const auto choices =
-          price_march_tiles(g, math, rows, c.layer.dims == 2 ? upright(shape) : shape, access, {});
+      const auto choices = price_march_tiles(g, math, rows, shape, access, {});
       ASSERT_FALSE(choices.empty()) << c.name;
       const CompiledCode code = nvrtc_compile(warpgroup_source(choices.front().config, rows), "sm_90a");
       // Places of outputs may wait in memory; sums may not.
@@ -265,6 +265,36 @@ TEST_F(CompileHopper, MappedX) {
       const CompiledCode code = nvrtc_compile(warpgroup_source(mapped->config, rows), "sm_90a");
       EXPECT_EQ(spilled_bytes(code.log), 0) << input[0];
       EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+    }
+}
+
+/// Outputs along the width as channels, of large strides and of few channels, and how their weights are packed.
+TEST_F(CompileHopper, ChannelPhases) {
+  struct Strided {
+    std::int64_t in, out, kernel, stride, length;
+  };
+  for (const Strided& s : {Strided{80, 80, 1024, 256, 400}, {256, 1, 40, 20, 3000}, {64, 1, 25, 4, 4096}})
+    for (const Math math : {Math::tf32, Math::fp32, Math::halves, Math::half, Math::f16}) {
+      Layer layer;
+      layer.dims = 1, layer.in_channels = s.in, layer.out_channels = s.out, layer.kernel = {s.kernel};
+      layer.stride = {s.stride};
+      const Geometry geometry = geometry_of(layer);
+      const device::ChannelPhases phases = channel_phases_of(geometry, device::element_bytes(math));
+      ASSERT_EQ(phases.count, s.stride);
+      const Geometry g = seen(View::channel_phases, geometry, phases);
+      const Shape shape = shape_of(layer, 4, {s.length});
+      RowPlan rows;
+      ASSERT_TRUE(
+          make_wide_row_plan(g, device::channels_per_word(math), device::weight_parts(math), phases, rows));
+      const Access access =
+          seen(View::channel_phases, {.y_row_vector = 16 / device::element_bytes(math)}, shape, phases);
+      const auto choices =
+          price_warpgroup_tiles(g, math, rows, seen(View::channel_phases, shape, phases), access, {});
+      ASSERT_FALSE(choices.empty()) << s.stride << ", math " << int(math);
+      const CompiledCode code = nvrtc_compile(warpgroup_source(choices.front().config, rows), "sm_90a");
+      EXPECT_EQ(spilled_bytes(code.log), 0) << s.stride << ", math " << int(math);
+      EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+      EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), "sm_90a"));
     }
 }
 

@@ -128,7 +128,7 @@ GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   c.x_phases = rows.x_phases, c.stride.w *= c.x_phases;
   c.first_position = {c.padding.d / c.stride.d + (rows.first_phase.d < 0),
                       c.padding.h / c.stride.h + (rows.first_phase.h < 0), c.padding.w / c.stride.w};
-  c.reach = rows.reach;
+  c.reach = rows.reach, c.channel_phases = rows.channel_phases;
   c.types = int(rows.types.size());
   c.channel_blocks = rows.channel_blocks, c.channels_per_block = rows.channels_per_block;
   c.phase_major = rows.phase_major, c.width_phases = rows.width_phases, c.width_slots = rows.width_slots;

@@ -34,6 +34,7 @@ struct Access {
   bool y_rows = true;
   bool y_planes = true;  // rows of outputs follow one another
   int y_channels = 1;    // neighbouring channels of y that may be stored at once
+  int y_row_vector = 1;  // and neighbouring outputs along the width, counted from where a row begins
   bool operator==(const Access&) const = default;
 };
 

@@ -4,7 +4,6 @@
 
 #include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
-#include "cuda/upright.hpp"
 
 namespace tconv::cuda {
 
@@ -23,7 +22,8 @@ Math math_of(const Layer& layer) {
 
 /// For the kernels of warpgroups where they suit the layer, else for the general one; where it has few rows, also
 /// for positions of several inputs, which shapes of wide rows take; with the lines of all phases along the height
-/// together, which shapes of short or ragged rows take; and numbers of 32 bits also as scaled fp16 numbers.
+/// together, which shapes of short or ragged rows take; with outputs along the width as channels, where strides
+/// are large or channels few; and numbers of 32 bits also as scaled fp16 numbers.
 std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layout layout,
                                        const PackingOptions& options) {
   const bool last = layout == Layout::channels_last;
@@ -56,21 +56,37 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
         suits_warpgroups(geometry, as, rows))
       add(true, as);
   };
+  const device::ChannelPhases phases =
+      channel_phases_of(geometry, device::element_bytes(math), options.any_phases);
+  const Geometry phased = seen(View::channel_phases, geometry, phases);
+  // Where channels are few, for layers that no other plan has enough rows for.
+  const auto add_channel_phases = [&](Math as) {
+    const bool served = std::ranges::any_of(plans, [&](const PackingPlan& plan) {
+      return plan.kernels == Kernels::warpgroups && plan.math == as && plan.view == View::plain;
+    });
+    if (served && !has_many_phases(geometry) && !options.any_phases) return;
+    if (phases.count > 1 && options.warpgroups && !last && !options.exported && options.inputs == 0 &&
+        make_wide_row_plan(phased, device::channels_per_word(as), device::weight_parts(as), phases, rows) &&
+        suits_panels(phased, device::channels_per_word(as), rows) && suits_warpgroups(phased, as, rows))
+      plans.push_back({Kernels::warpgroups, as, std::move(rows), View::channel_phases});
+  };
   // Layers of two dimensions march along their height.
   const auto add_march = [&](Math as) {
     const bool flat = geometry.kernel[0] == 1 && geometry.stride[0] == 1 && geometry.padding[0] == 0;
-    const Geometry marched = flat ? upright(geometry) : geometry;
+    const View view = flat ? View::upright : View::plain;
+    const Geometry marched = seen(view, geometry, {});
     if (options.marches && !last && !options.exported && options.inputs == 0 &&
         make_march_row_plan(marched, device::channels_per_word(as), device::weight_parts(as), rows) &&
         suits_march(marched, as, rows))
-      plans.push_back({Kernels::march, as, std::move(rows), flat});
+      plans.push_back({Kernels::march, as, std::move(rows), view});
   };
   const bool scales = options.warpgroups && device::element_bytes(math) == 4 && options.scaled.value_or(true);
   const Math scaled = math == Math::fp32 ? Math::halves : Math::half;
-  if (scales && options.scaled && add_wide(scaled)) {
-    add_whole_rows(scaled);
-    add_march(scaled);
-    return plans;
+  if (scales && options.scaled) {
+    const bool wide = add_wide(scaled);
+    if (wide) add_whole_rows(scaled), add_march(scaled);
+    add_channel_phases(scaled);
+    if (!plans.empty()) return plans;
   }
   if (!(options.warpgroups && add_wide(math)) &&
       make_row_plan(geometry, device::channels_per_word(math), 4, rows)) {
@@ -78,15 +94,21 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
     if (options.warpgroups && !options.exported && plan_wide(math, 1) && may_suit_warpgroups(geometry, math, rows))
       add(true, math);
   }
-  if (plans.empty() || !options.warpgroups) return plans;
-  add_whole_rows(math);
-  add_several_inputs(math);
-  add_march(math);
-  if (!scales || options.scaled) return plans;
-  add_wide(scaled);
-  add_whole_rows(scaled);
-  add_several_inputs(scaled);
-  add_march(scaled);
+  if (!options.warpgroups) return plans;
+  const bool both = scales && !options.scaled && !plans.empty();
+  if (!plans.empty()) {
+    add_whole_rows(math);
+    add_several_inputs(math);
+    add_march(math);
+  }
+  if (both) {
+    add_wide(scaled);
+    add_whole_rows(scaled);
+    add_several_inputs(scaled);
+    add_march(scaled);
+  }
+  add_channel_phases(math);
+  if (scales && !options.scaled) add_channel_phases(scaled);
   return plans;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/heuristics/row_plan.hpp"
+#include "cuda/layer_view.hpp"
 
 namespace tconv::cuda {
 
@@ -20,7 +21,7 @@ struct PackingPlan {
   Kernels kernels = Kernels::general;
   device::Math math{};
   RowPlan rows;
-  bool upright = false;  // the layer is taken as cuda/upright.hpp has it
+  View view = View::plain;
 };
 
 struct PackingOptions {
@@ -30,6 +31,7 @@ struct PackingOptions {
   std::optional<bool> scaled = std::nullopt;
   int inputs = 0;  // of a position; 0: one, and several where rows are few
   bool marches = true;
+  bool any_phases = false;  // outputs along the width as channels wherever that can be done
 };
 
 /// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows.

@@ -287,10 +287,12 @@ WideTypes divide(const Shifts& shifts, std::vector<PhasePair> pairs, int size, i
 enum class Lines { apart, together, whole_rows };
 
 /// False also where lines together would not be whole in eight rows.
-bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, const RowOrder& order,
                         int x_phases, Lines lines, RowPlan& plan) {
   if (too_many_phases(g)) return false;
+  const bool channel_rows = order.channels;
   plan = RowPlan{};
+  plan.channel_phases = order.phases;
   plan.tile_rows = 8, plan.channel_rows = channel_rows, plan.phase_major = channel_rows, plan.x_phases = x_phases;
   const Shifts shifts(g, x_phases);
   plan.reach = shifts.reach();
@@ -400,14 +402,14 @@ double products_per_input(const RowPlan& plan) {
 
 }  // namespace
 
-bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, const RowOrder& order,
                         int x_phases, RowPlan& plan) {
   const auto make = [&](Lines lines, RowPlan& as) {
-    return make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, lines, as);
+    return make_wide_row_plan(g, channels_per_word, weight_parts, order, x_phases, lines, as);
   };
   if (!make(Lines::apart, plan)) return false;
   RowPlan together;
-  if (g.stride[1] > 1 && !channel_rows && make(Lines::together, together) &&
+  if (g.stride[1] > 1 && !order.channels && make(Lines::together, together) &&
       together.line_phases == together.run_phases &&
       (Shifts(g).same_along_height() || products_per_input(together) <= products_per_input(plan)))
     plan = std::move(together);
@@ -460,7 +462,8 @@ std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 
 }
 
 bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
-  const bool loads = !plan.channel_rows || g.group_in % (4 * channels_per_word) == 0;
+  const bool x_last = plan.channel_rows && plan.channel_phases.count == 1;
+  const bool loads = !x_last || g.group_in % (4 * channels_per_word) == 0;
   const bool stores = plan.channel_rows || device::are_whole_lines(plan.width_slots);
   // The loading threads hold the inputs of a box in registers. It may be as narrow as this.
   constexpr int64_t narrowest = 16, most_inputs = 1500;
@@ -468,9 +471,9 @@ bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan)
   return plan.rows() <= device::panel_rows && loads && stores && inputs <= most_inputs;
 }
 
-bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, bool channel_rows,
+bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, const RowOrder& order,
                         RowPlan& plan) {
-  if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, 1, plan)) return false;
+  if (!make_wide_row_plan(g, channels_per_word, weight_parts, order, 1, plan)) return false;
   // In fp32, split into TF32, panels are behind the other kernels where rows are few.
   if (plan.rows() > device::panel_rows / 2 || (weight_parts > 1 && channels_per_word == 1)) return true;
   // Several must take a fifth less; where rows are too few for others than the general kernel, no more than one.
@@ -480,11 +483,11 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   double most = plan.rows() > least_rows ? 0.8 * single : single;
   for (const int x_phases : {2, 4, 8}) {
     RowPlan candidate;
-    if (!make_wide_row_plan(g, channels_per_word, weight_parts, channel_rows, x_phases, candidate)) break;
+    if (!make_wide_row_plan(g, channels_per_word, weight_parts, order, x_phases, candidate)) break;
     if (candidate.rows() <= least_rows) continue;
     // Lines of 16 rows instead of shorter ones are for layers that gain much by them: others were up to a fifth
     // slower.
-    const bool longer = !channel_rows && candidate.width_slots > 8 && plan.x_phases > 1;
+    const bool longer = !order.channels && candidate.width_slots > 8 && plan.x_phases > 1;
     const double limit = longer ? std::min(most, 0.4 * single) : most;
     if (!suits_panels(g, channels_per_word, candidate) || products_per_input(candidate) > limit) continue;
     most = 0.75 * products_per_input(candidate);

@@ -74,9 +74,10 @@ struct RowPlan {
   bool paired = false;        // at most four channel words: a step holds two shifts
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases
   Int3 reach{0, 0, 0};
-  Int3 first_phase{0, 0, 0};  // of depth and height, see from_first_output
-  int octet_group = 1;        // of wide blocks: octets of a step that packed weights hold together
-  int march = 0;              // slots of sums of the march kernel; 0: rows of another kernel
+  Int3 first_phase{0, 0, 0};             // of depth and height, see from_first_output
+  int octet_group = 1;                   // of wide blocks: octets of a step that packed weights hold together
+  device::ChannelPhases channel_phases;  // channels are neighbouring outputs of those of the layer
+  int march = 0;                         // slots of sums of the march kernel; 0: rows of another kernel
 
   int rows() const { return row_tiles * tile_rows; }
 
@@ -103,12 +104,21 @@ std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 
 /// Whether the panel kernel has a tile for a wide plan, whatever the shape.
 bool suits_panels(const Geometry& geometry, int channels_per_word, const RowPlan& plan);
 
+/// The order of rows in a wide plan: phases along the width are the fastest index, or channels are, where outputs
+/// are stored channels last; these may be outputs along the width themselves.
+struct RowOrder {
+  bool channels = false;
+  device::ChannelPhases phases{};
+  RowOrder(bool channels_fastest) : channels(channels_fastest) {}
+  RowOrder(const device::ChannelPhases& outputs) : channels(true), phases(outputs) {}
+};
+
 /// Blocks for the warpgroup kernel, whose products take up to 128 rows at once and any multiple of 8. Rows need no
 /// masks there: phase pairs share a block where that costs less than a block of their own. A position
 /// is several inputs where rows are few, which only the panel kernel takes; or as many as `x_phases` says.
-bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
+bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, const RowOrder& order,
                         RowPlan& plan);
-bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, bool channel_rows,
+bool make_wide_row_plan(const Geometry& geometry, int channels_per_word, int weight_parts, const RowOrder& order,
                         int x_phases, RowPlan& plan);
 
 /// The plan beside such a one, for outputs of channels first, that has the lines of all phases along the height

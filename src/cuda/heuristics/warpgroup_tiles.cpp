@@ -128,7 +128,7 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   // rounds.
   const bool long_sums = math == Math::fp32 && depth >= 1024;
   // Channels last, the general kernel stores single elements, and panels have whole lines.
-  const bool panels = rows.channel_rows && g.group_in % (4 * per_word) == 0;
+  const bool panels = rows.channel_rows && (rows.channel_phases.count > 1 || g.group_in % (4 * per_word) == 0);
   return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
 }
 
@@ -243,8 +243,11 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
       }
   };
   for (const int tiles64 : {1, 2, 4}) {
-    // Only panels have the inputs of a position apart, scales, pairs of steps, and runs of several rows.
-    if (rows.x_phases > 1 || device::scales(math) || rows.paired || rows.whole_rows) break;
+    // Only panels have the inputs of a position apart, scales, pairs of steps, runs of several rows, and channels
+    // that are outputs along the width.
+    if (rows.x_phases > 1 || device::scales(math) || rows.paired || rows.whole_rows ||
+        rows.channel_phases.count > 1)
+      break;
     c.position_tiles = tiles64;
     for (const Box& box : boxes_for(64 * tiles64, positions, shape.batch)) {
       c.box = box.box, c.images = box.images;

@@ -11,6 +11,18 @@
 
 namespace tconv::device {
 
+/// Outputs along the width as channels. A layer whose stride along the width is large, or that has few channels, is
+/// seen as one of stride 1: a position has `count` neighbouring outputs of each channel, and these are the channels
+/// that the configuration and its rows have (cuda/layer_view.hpp).
+struct ChannelPhases {
+  int count = 1;  // 1: channels are those of the layer
+  int lead = 0;   // outputs of the first position that are before the row
+  // Of the weight: the tap of a position's first output at shift 0, which may be below zero, and how many there are.
+  int first_tap = 0, taps = 0;
+
+  constexpr bool operator==(const ChannelPhases&) const = default;
+};
+
 struct GemmConfig {
   // The layer.
   Math math;
@@ -18,6 +30,7 @@ struct GemmConfig {
   Int3 kernel, stride, padding, dilation;
   Int3 first_position;  // the smallest q that has an output
   Int3 reach;           // the largest shift
+  ChannelPhases channel_phases;
 
   // Memory.
   bool x_channels_last;
@@ -32,6 +45,7 @@ struct GemmConfig {
   int width_slots;        // rows of a line in wide blocks, some of them padding where there are more than phases
   int line_phases;        // phases along the height whose lines are neighbours: all that have taps, or 1
   int run_phases;         // phases along the height whose outputs may be rows of one run: all, or 1
+  bool row_pairs;         // rows of neighbouring phases are eight apart, so that a thread has both (place_of_row)
   int stage_group_tiles;  // row tiles that hold complete lines
   int stage_group_lines;
   bool masked;  // some row tiles skip some steps
@@ -94,6 +108,18 @@ constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 constexpr int chunks_of(const GemmConfig& c) { return ceil_div(c.group_in, c.chunk_words * channels_per_word(c)); }
 /// The chunks of one of the tiles that share them: from this one up to the first one of the next.
 constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunks_of(c) / c.depth_splits; }
+
+/// Where rows are paired, the place of each among the 16 of a warp: a thread's two rows, eight places apart, are two
+/// neighbouring phases of a line, and its outputs of a position one word. Of 16-bit outputs alone.
+constexpr int place_of_row(int row) { return row / 16 * 16 + row % 2 * 8 + row % 16 / 2; }
+
+/// The channel of the layer that a channel of the configuration is an output of, and which one of a position.
+constexpr int layer_channel(const GemmConfig& c, int channel) {
+  return c.channel_phases.count > 1 ? channel / c.channel_phases.count : channel;
+}
+constexpr int phase_of_channel(const GemmConfig& c, int channel) {
+  return c.channel_phases.count > 1 ? channel % c.channel_phases.count : 0;
+}
 
 /// Sets of row blocks that tiles are made of: a block, or those that a team works on together.
 constexpr int block_sets_of(const GemmConfig& c) { return c.types * (c.channel_blocks / c.team_blocks) * c.groups; }

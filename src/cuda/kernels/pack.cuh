@@ -75,10 +75,16 @@ __device__ Filter filter_of(const PackParams& p, const Row& row, int channel_blo
   const int kh = tap_of(shift.h, row.phase.h, C.stride.h, C.dilation.h, C.kernel.h);
   const int kw = tap_of(shift.w, row.phase.w, input_stride(C), C.dilation.w, C.kernel.w);
   Filter filter{row.channel >= 0 && shift.d >= 0 && co < C.group_out && kd >= 0 && kh >= 0 && kw >= 0,
-                co * p.stride_out};
+                layer_channel(C, co) * p.stride_out};
   if constexpr (C.kernel.d > 1) filter.offset += kd * p.stride_d;
   if constexpr (C.kernel.h > 1) filter.offset += kh * p.stride_h;
-  if constexpr (C.kernel.w > 1) filter.offset += kw * p.stride_w;
+  if constexpr (C.channel_phases.count > 1) {
+    const int tap = kw * C.channel_phases.count + phase_of_channel(C, co) + C.channel_phases.first_tap;
+    filter.exists = filter.exists && unsigned(tap) < unsigned(C.channel_phases.taps);
+    filter.offset += tap * p.stride_w;
+  } else if constexpr (C.kernel.w > 1) {
+    filter.offset += kw * p.stride_w;
+  }
   return filter;
 }
 
@@ -172,7 +178,7 @@ __device__ void pack_rows(const PackParams& p) {
       if constexpr (scaled) {
         const int channel = at.channel_block * C.channels_per_block + row.channel;
         const bool exists = row.channel >= 0 && channel < C.group_out;
-        scale[i] = 1 / p.scales[exists ? at.group * C.group_out + channel : 0];
+        scale[i] = 1 / p.scales[exists ? layer_channel(C, at.group * C.group_out + channel) : 0];
 #pragma unroll
         for (int k = 0; k < 2; ++k)
           words[i][0][k] = low_word.load_channel(p, lower, k), words[i][1][k] = high_word.load_channel(p, upper, k);

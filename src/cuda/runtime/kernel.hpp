@@ -27,6 +27,8 @@ class KernelRecord {
   virtual ~KernelRecord() = default;
   void add(const KernelRequest& request);
   std::vector<KernelRequest> requests() const;
+  /// Whether the device that is not here takes tensor maps; a driver may refuse one.
+  virtual bool takes_maps() const { return true; }
   /// Called in place of a launch.
   virtual void launch(const KernelRequest&, unsigned /*blocks*/, unsigned /*threads*/, const void* /*params*/) {}
 

@@ -15,6 +15,9 @@ class Emulator : public KernelRecord {
   Emulator();
   ~Emulator() override;
 
+  bool refuses_maps = false;  // as a driver may
+
+  bool takes_maps() const override { return !refuses_maps; }
   void launch(const KernelRequest& request, unsigned blocks, unsigned threads, const void* params) override;
 
  private:

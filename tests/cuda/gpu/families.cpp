@@ -128,6 +128,7 @@ int families() {
                                                            {"TCONV_PREFER_PANELS", "turned"},
                                                            {"TCONV_PREFER_PANELS", "split"},
                                                            {"TCONV_PREFER_PANELS", "loaders"},
+                                                           {"TCONV_PREFER_PANELS", "phases"},
                                                            {"TCONV_PREFER_PANELS", "runs"},
                                                            {"TCONV_PREFER_PANELS", "mapped"},
                                                            {"TCONV_PREFER_PANELS", "once"},

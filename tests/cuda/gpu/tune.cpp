@@ -13,11 +13,11 @@
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/kernels/sizes/block.cuh"
 #include "cuda/kernels/sizes/general.cuh"
+#include "cuda/layer_view.hpp"
 #include "cuda/preferences.hpp"
 #include "cuda/tensor_views.hpp"
 #include "cuda/tile_choice.hpp"
 #include "cuda/tile_kernels.hpp"
-#include "cuda/upright.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 
@@ -73,7 +73,7 @@ struct Candidate {
   TileChoice choice;
   RowPlan rows;
   Access access;
-  bool upright;
+  View view;
   std::shared_ptr<const Kernel> kernel, turn;
 };
 
@@ -145,7 +145,7 @@ std::vector<Candidate> candidates_of(const cli::Problem& problem, Layout layout,
       if (t.count == count || seen[shape_of_tile(choice.config)]++ > 0 ||
           (t.count >= (count + 1) / 2 && t.skipped++ % 8 != 0))
         continue;
-      candidates.push_back({problem, choice, packing.rows, access, packing.upright, nullptr, nullptr});
+      candidates.push_back({problem, choice, packing.rows, access, packing.view, nullptr, nullptr});
       ++t.count;
     }
   }
@@ -178,7 +178,6 @@ struct Time {
 Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const Tools& tools) {
   const Geometry g = geometry_of(candidate.problem.layer);
   const Shape s = shape_of(candidate.problem.layer, candidate.problem.batch, candidate.problem.input);
-  const Shape seen = candidate.upright ? upright(s) : s;
   const auto& c = candidate.choice.config;
   const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
   const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
@@ -194,10 +193,8 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   tools.randomize(dense_view(w.get(), mode.dtype, 1, 1, {1, 1, int64_t(w.bytes() / size_of(mode.dtype))},
                              Layout::channels_first),
                   nullptr, 2, 1);
-  device::ForwardParams params = device::forward_params(c, seen.batch, int3(seen.input), int3(seen.output));
+  device::ForwardParams params = forward_params(candidate.view, c, s, image_strides(xt), image_strides(yt));
   params.x = x.get(), params.y = y.get(), params.weight = static_cast<const unsigned*>(w.get());
-  params.xs = image_strides(xt), params.ys = image_strides(yt);
-  if (candidate.upright) params.xs = upright(params.xs), params.ys = upright(params.ys);
   params.scales = static_cast<const float*>(scales.get());
   std::optional<Buffer> turned;
   device::TurnParams turn{};
@@ -212,7 +209,8 @@ Time time_of(const Candidate& candidate, const Mode& mode, Layout layout, const 
   const double ms = median_ms(
       [&] {
         run_turn();
-        launch_forward(*candidate.kernel, c, params, gpu(), nullptr);
+        if (!launch_forward(*candidate.kernel, c, params, gpu(), nullptr))
+          throw std::runtime_error("a tensor map was refused");
       },
       5);
   return {ms, c.turned ? median_ms(run_turn, 5) : 0};
@@ -250,8 +248,7 @@ int tune(const std::string& mode_name, int count, std::vector<std::string> names
       candidate.kernel = get_kernel(forward_request(config, candidate.rows), gpu());
       if (config.turned) {
         const Shape s = shape_of(candidate.problem.layer, candidate.problem.batch, candidate.problem.input);
-        const auto turn =
-            device::turn_params(config, device::forward_params(config, s.batch, int3(s.input), int3(s.output)));
+        const auto turn = device::turn_params(config, forward_params(candidate.view, config, s));
         candidate.turn = get_kernel(turn_request(config, candidate.access, turn.item_slices), gpu());
       }
     } catch (const std::exception& error) {

@@ -4,6 +4,9 @@
 // [position][row], a few positions at a time, and leave 16 bytes a lane, or fewer where channels are not aligned for
 // it: those of a position are side by side in memory, and whole lines where they fill them. There are two buffers, so
 // that one is staged while the other is still being read.
+//
+// Outputs of channels first are stored so, too, where channels are neighbouring outputs along the width
+// (ChannelPhases).
 #pragma once
 
 #include "epilogue/row_output.cuh"
@@ -22,6 +25,8 @@ struct PanelChannelStore {
   static constexpr int columns = C.panel_columns, position_tiles = C.position_tiles;
   static constexpr int vector = channel_vector(C), pitch = staged_pitch(C), part = staged_columns(C);
   static constexpr bool row_by_row = !C.panel_flat && C.product_rows == 1;  // a product is positions of one row
+  /// Outputs along the width from a position to the next.
+  static constexpr int apart = C.stride.w * C.channel_phases.count;
   using Sums = float[position_tiles][columns / 2];
   using Vector = typename WordOf<vector* int(sizeof(Element))>::Type;
 
@@ -45,7 +50,7 @@ struct PanelChannelStore {
         h = C.box.d == 1 ? row : row % C.box.h, d = C.box.d == 1 ? 0 : row / C.box.h, image = 0;
         exists = C.product_rows == 1 || (w < C.box.w && own_row < C.product_rows);
       }
-      d *= C.stride.d, h *= C.stride.h, w *= C.stride.w;
+      d *= C.stride.d, h *= C.stride.h, w *= apart;
       offset = i64(d) * p.ys.d + i64(h) * p.ys.h + w * p.ys.w;
     }
   };
@@ -59,16 +64,20 @@ struct PanelChannelStore {
     __device__ Row(const ForwardParams& p, const Tile& tile, int index) {
       const RowPlace<C> place(index);
       const BlockLine<C, Tables> line(tile, place.line);
-      channel = line.channel, exists = line.exists, phase = place.phase;
+      channel = layer_channel(C, line.channel), exists = line.exists, phase = place.phase;
       od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
       oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
-      ow = tile.origin.w * C.stride.w + phase - C.padding.w;
+      ow = (tile.origin.w * C.stride.w + phase - C.padding.w) * C.channel_phases.count +
+           phase_of_channel(C, line.channel) - C.channel_phases.lead;
       at = static_cast<Element*>(p.y) + tile.n * p.ys.n + channel * p.ys.c + i64(od) * p.ys.d + i64(oh) * p.ys.h +
            i64(ow) * p.ys.w;
     }
 
-    __device__ float bias(const ForwardParams& p, int further = 0) const {
-      return p.bias && exists ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]) : 0.f;
+    /// Of it, or of one that follows in its vector.
+    __device__ float bias(const ForwardParams& p, int further) const {
+      if (!p.bias || !exists) return 0;
+      if constexpr (C.channel_phases.count > 1) further = 0;  // outputs of the same channel
+      return load_as_accumulator(static_cast<const Element*>(p.bias)[channel + further]);
     }
   };
 
@@ -98,10 +107,10 @@ struct PanelChannelStore {
         : of_half{RowOutput<C>(p, channel_of_half(tile, 0)), RowOutput<C>(p, channel_of_half(tile, 1))} {}
   };
 
-  /// The output channel of one of them; -1: it has none.
+  /// The layer's output channel of one of them; -1: it has none.
   __device__ static int channel_of_half(const Tile& tile, int half) {
     const BlockLine<C, Tables> line(tile, RowPlace<C>(row_of(half)).line);
-    return line.exists ? line.channel : -1;
+    return line.exists ? layer_channel(C, line.channel) : -1;
   }
 
   /// Stores a tile; `memory` is the part of this warp of what the warpgroup has.
@@ -147,7 +156,7 @@ struct PanelChannelStore {
 #pragma unroll
         for (int k = 0; k < turns; ++k) {
           const int next = column + k * together;
-          const Output output = row_by_row ? first_output.further(p, next * C.stride.w)
+          const Output output = row_by_row ? first_output.further(p, next * apart)
                                            : Output(p, tile, row, Place(p, first_product + t, next + from));
           if ((k + 1) * together > count && k * together + first >= count) break;
           if (output.exists(p)) ptx::store(output.at, value[k]);

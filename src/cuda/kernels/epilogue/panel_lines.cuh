@@ -18,6 +18,7 @@ struct PanelLines {
   static constexpr int columns = C.panel_columns, slots = C.width_slots;
   static_assert(are_whole_lines(slots));
   static constexpr int halves = 2 / panel_passes(C);  // of the 16 rows, in a pass
+  static_assert(!C.row_pairs || (slots == C.stride.w && slots == C.width_phases && sizeof(Element) == 2));
   /// Lines of a run.
   static constexpr int run_lines = device::run_lines(C);
   // Runs of several rows: no output may be staged where one of another row is.
@@ -26,14 +27,27 @@ struct PanelLines {
   /// Every output has one of a phase without taps behind it.
   static constexpr bool beside_gap = !whole_rows && C.width_phases == 1 && C.stride.w == 2;
 
-  /// Whether this block stores a half of the 16 rows: of those of a cluster, each does one.
-  static_assert(!C.clustered || halves == 1);
-  __device__ static bool stores(const Tile& tile, int half) { return !C.clustered || tile.split == half; }
-  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + half * 8) / slots; }
+  /// Whether this block stores what is in a pass that begins with a half of the 16 rows: of those of a cluster, each
+  /// stores one, or where rows are paired, the lines of half of the lanes.
+  static_assert(!C.clustered || halves == 1 || C.row_pairs);
+  __device__ static bool stores(const Tile& tile, int half) {
+    return !C.clustered || C.row_pairs || tile.split == half;
+  }
+  __device__ static bool stores_line(const Tile& tile, int line) {
+    if constexpr (!C.clustered || !C.row_pairs) return true;
+    return line % panel_pass_lines(C) / (panel_pass_lines(C) / 2) == tile.split;
+  }
+  __device__ static int first_line(int half) {
+    return (warp_index() % 4 * 16 + (C.row_pairs ? 0 : half * 8)) / slots;
+  }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
-  __device__ static int line_of_lane() { return lane_index() / 4 / slots; }
+  static constexpr int rows_apart = C.row_pairs ? 2 : 1;  // of lanes that are neighbours in a column
+  __device__ static int line_of_lane() { return lane_index() / 4 * rows_apart / slots; }
   __device__ static int run_of_lane() { return line_of_lane() / run_lines; }
-  __device__ static int slot_of_lane(int half) { return lane_index() / 4 % slots + (halves > 1 ? half * 8 : 0); }
+  __device__ static int slot_of_lane(int half) {
+    const int first = lane_index() / 4 * rows_apart % slots;
+    return C.row_pairs ? first + half : first + (halves > 1 ? half * 8 : 0);
+  }
   __device__ static int first_column_of_lane() { return lane_index() % 4 * 2; }
   /// Of whole rows, which of those of a row of positions a lane's line is.
   __device__ static int row_of_lane() {
@@ -72,7 +86,7 @@ struct PanelLines {
 
     __device__ LineRuns(const ForwardParams& p, const Tile& tile, int index) {
       const Line line(tile, index);
-      exists = line.exists;
+      exists = line.exists && stores_line(tile, index);
       od = tile.origin.d * C.stride.d + line.phase_d - C.padding.d;
       oh = tile.origin.h * C.stride.h + line.phase_h - C.padding.h;
       ow = tile.origin.w * C.stride.w - C.padding.w;

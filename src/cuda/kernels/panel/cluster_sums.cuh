@@ -1,6 +1,6 @@
 // Tiles that share the depth of a sum as blocks of a cluster of two. Each adds half of the rows: a warp gives its sums
 // of the other half to the same warp of the other block, where they lie in the memory that rows are staged in until
-// they are added.
+// they are added. Half of the rows are one of a thread's two, or where these are paired, both of half of the lanes.
 //
 // A block that has received its last sums is not written to any more, and may end.
 #pragma once
@@ -23,7 +23,8 @@ struct ClusterSums {
   /// Adds the sums of a tile. `memory` is the warp's own.
   __device__ void add(const Tile& tile, PanelSums<C>& sum, unsigned char* memory) {
     const int warp = Roles::member() * (warpgroup_size / warp_size) + Roles::thread() / warp_size;
-    const u32 own = ptx::shared_address(memory) + lane_index() * 8, other = u32(tile.split ^ 1);
+    const u32 place_of_lane = C.row_pairs ? lane_index() % 16 * 16 : lane_index() * 8;
+    const u32 own = ptx::shared_address(memory) + place_of_lane, other = u32(tile.split ^ 1);
     if (began) {  // rows of the tile before were staged there
       if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_empty(warp), other));
       ptx::cluster_wait(Shared::sums_empty(warp), received.parity ^ 1);
@@ -31,8 +32,14 @@ struct ClusterSums {
     began = true;
     const u32 to = ptx::address_in_block(own, other);
     const bool second = tile.split != 0;  // of the halves is stored here
+    const bool stored_here = lane_index() / 16 == tile.split;  // of paired rows, those of this lane
     each_pair(sum, [&](float(&pair)[4], int place) {
-      ptx::cluster_store(to + place, second ? pair[0] : pair[2], second ? pair[1] : pair[3]);
+      if constexpr (!C.row_pairs) {
+        ptx::cluster_store(to + place, second ? pair[0] : pair[2], second ? pair[1] : pair[3]);
+      } else if (!stored_here) {
+        ptx::cluster_store(to + place, pair[0], pair[1]);
+        ptx::cluster_store(to + place + 8, pair[2], pair[3]);
+      }
     });
     __syncwarp();
     if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_full(warp), other));
@@ -40,10 +47,18 @@ struct ClusterSums {
     received.advance();
     // Which of the halves is stored is not known to the compiler: both get the sums.
     each_pair(sum, [&](float(&pair)[4], int place) {
-      const float2 given = *reinterpret_cast<const float2*>(memory + lane_index() * 8 + place);
       // The first part of the depth comes first, whoever adds.
-      pair[0] = pair[2] = second ? given.x + pair[2] : pair[0] + given.x;
-      pair[1] = pair[3] = second ? given.y + pair[3] : pair[1] + given.y;
+      if constexpr (C.row_pairs) {
+        if (!stored_here) return;
+        const float4 given = *reinterpret_cast<const float4*>(memory + place_of_lane + place);
+        const float from[4] = {given.x, given.y, given.z, given.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) pair[i] = second ? from[i] + pair[i] : pair[i] + from[i];
+      } else {
+        const float2 given = *reinterpret_cast<const float2*>(memory + place_of_lane + place);
+        pair[0] = pair[2] = second ? given.x + pair[2] : pair[0] + given.x;
+        pair[1] = pair[3] = second ? given.y + pair[3] : pair[1] + given.y;
+      }
     });
     __syncwarp();
   }

@@ -1,5 +1,5 @@
-// Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, one run for each line and
-// each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
+// Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, or its 16, one run for each
+// line and each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
 // Channels last, a warpgroup stages a few positions of all rows at a time.
 #pragma once
 
@@ -11,12 +11,15 @@ constexpr int panel_runs(const GemmConfig& c) { return c.panel_flat ? panel_flat
 constexpr int panel_run_width(const GemmConfig& c) {
   return c.panel_flat || c.product_rows > 1 ? c.box.w : c.panel_columns;
 }
-constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(8 / c.width_slots, 1); }
+/// Passes of a warp's 16 rows: all at once where a line is all of them, or a thread's two rows are neighbours.
+constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 || c.row_pairs ? 1 : 2; }
+constexpr int panel_pass_lines(const GemmConfig& c) { return max_of(16 / panel_passes(c) / c.width_slots, 1); }
 /// Rows that are whole lines: eight, or the 16 of a warp.
 constexpr bool are_whole_lines(int width_slots) { return 8 % width_slots == 0 || width_slots == 16; }
-/// Passes of a warp's 16 rows, and the lanes that have sums of a line.
-constexpr int panel_passes(const GemmConfig& c) { return c.width_slots > 8 ? 1 : 2; }
-constexpr int panel_line_lanes(const GemmConfig& c) { return min_of(4 * c.width_slots, warp_size); }
+/// The lanes that have sums of a line.
+constexpr int panel_line_lanes(const GemmConfig& c) {
+  return c.row_pairs ? 2 * c.width_slots : min_of(4 * c.width_slots, warp_size);
+}
 /// Flat products cover whole rows. Where rows of outputs are aligned, so are staged runs, which may begin before them.
 constexpr int panel_flat_skew(const GemmConfig& c) {
   const int v = store_vector(c), first = c.first_position.w * c.stride.w - c.padding.w;
@@ -62,6 +65,7 @@ constexpr int flat_runs_of_line(const GemmConfig& c) { return box_rows(c) / c.ru
 constexpr int panel_line_stride(const GemmConfig& c) {
   const int words = ceil_div(panel_runs(c) * panel_run_stride(c) * element_bytes(c), 4);
   const int residue = c.whole_rows && c.stride.w > 1 && element_bytes(c) == 4         ? 32 / panel_pass_runs(c)
+                      : c.row_pairs                                                   ? c.width_slots == 8 ? 4 : 8
                       : element_bytes(c) == 2 && (c.stride.w == 1 || c.stride.w == 4) ? 4 * c.stride.w
                                                                                       : 8;
   return pad_to_bank(words, residue) * 4 / element_bytes(c);

@@ -29,9 +29,9 @@ constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 && !c.clustered ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
 
-/// Whether the blocks of a cluster may share sums: a warp's rows are stored in two halves, and each stores one.
+/// Whether the blocks of a cluster may share sums: a warp has two lines or more, and each block stores half of its rows.
 constexpr bool allows_clusters(const GemmConfig& c) {
-  return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && panel_passes(c) == 2 && !c.fills;
+  return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && c.width_slots <= 8 && !c.fills;
 }
 
 /// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
