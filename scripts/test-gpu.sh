@@ -23,7 +23,7 @@ section() {
 # from the cache that `families` has filled: the tools slow kernels down, not the compiler.
 sanitize() {
   section "compute-sanitizer $1"
-  compute-sanitizer --tool "$1" --error-exitcode 1 "$check" families
+  GPU_CHECK_NAMES=1 compute-sanitizer --tool "$1" --error-exitcode 1 "$check" families
 }
 
 python_tests() {
@@ -50,7 +50,8 @@ run() {
       TCONV_PREFER_PANELS=2 "$check" sweep 200 11 &&
       TCONV_PREFER_MARCH=1 "$check" sweep 200 12 && TCONV_PREFER_PANELS=once "$check" sweep 200 13 &&
       TCONV_PREFER_PANELS=mapped "$check" sweep 200 14 && TCONV_PREFER_PANELS=clusters "$check" sweep 200 15 &&
-      TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 && TCONV_PREFER_PANELS=phases "$check" sweep 200 17 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
+      TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 && TCONV_PREFER_PANELS=phases "$check" sweep 200 17 &&
+      TCONV_PREFER_PANELS=shifts "$check" sweep 200 18 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;
     sanitize) sanitize memcheck && sanitize racecheck ;;

@@ -164,6 +164,7 @@ struct GemmConfig {
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
+  int panel_steps;   // then, steps whose shifts along depth and height are the same, if a panel is for them alone; or 0
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
@@ -218,6 +219,8 @@ constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_
 constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
 /// Whether panels are copies, which a thread begins.
 constexpr bool copies_x(const GemmConfig& c) { return c.turned || c.mapped; }
+/// Whether a panel is of one shift along depth and height: no halo there, and a panel for each of them.
+constexpr bool panels_by_shift(const GemmConfig& c) { return c.panel_steps > 0; }
 /// Warpgroups of a team that multiply.
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// Warpgroups of a block that multiply, and all of them, one that stores among them in the march kernel.
@@ -252,16 +255,20 @@ constexpr int x_lead(const GemmConfig& c) {
   const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
+/// How far the halo of a box reaches along depth and height.
+constexpr int halo_depth(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.d; }
+constexpr int halo_height(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.h; }
 constexpr Int3 x_extent(const GemmConfig& c) {
   const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
-  return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
+  return {c.box.d + halo_depth(c) - c.shared_halo.d, c.box.h + halo_height(c) - c.shared_halo.h,
+          width - c.shared_halo.w};
 }
 /// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
 /// that differ in their places along depth and height.
 template <class Boxes>
 constexpr Int3 turned_extent(const GemmConfig& c, const Boxes& boxes) {
   const Int3 e = x_extent(c);
-  return c.turned_once ? Int3{e.d + (boxes.d.by - 1) * c.box.d, e.h + (boxes.h.by - 1) * c.box.h, e.w} : e;
+  return c.turned_once ? Int3{c.reach.d + boxes.d.by * c.box.d, c.reach.h + boxes.h.by * c.box.h, e.w} : e;
 }
 /// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
 constexpr int tile_positions(const GemmConfig& c) {
@@ -294,8 +301,8 @@ constexpr int x_phase_stride(const GemmConfig& c) {
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
   const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
-  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
-          w % c.x_phases * x_phase_stride(c)) *
+  const int d = panels_by_shift(c) ? 0 : c.reach.d - shift.d, h = panels_by_shift(c) ? 0 : c.reach.h - shift.h;
+  return ((d * e.h + h) * e.w + w / c.x_phases + w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
@@ -2198,8 +2205,8 @@ constexpr int split_steps(const GemmConfig& c) {
 }  // namespace tconv::device
 // ---- sizes/panel_store.cuh
 // Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, or its 16, one run for each
-// line and each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
-// Channels last, a warpgroup stages a few positions of all rows at a time.
+// line and each product, or for each row of positions that it covers; where products are flat, for all rows of
+// positions. Channels last, a warpgroup stages a few positions of all rows at a time.
 
 
 namespace tconv::device {
@@ -2336,7 +2343,8 @@ constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 && !c.clustered ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
 
-/// Whether the blocks of a cluster may share sums: a warp has two lines or more, and each block stores half of its rows.
+/// Whether the blocks of a cluster may share sums: a warp has two lines or more, and each block stores half of its
+/// rows.
 constexpr bool allows_clusters(const GemmConfig& c) {
   return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && c.width_slots <= 8 && !c.fills;
 }
@@ -2344,7 +2352,7 @@ constexpr bool allows_clusters(const GemmConfig& c) {
 /// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
 /// of a tile in their slots.
 constexpr bool allows_turns(const GemmConfig& c) {
-  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  const bool panels_stay = members_of(c) == 1 || (!panels_by_shift(c) && c.panel_stages >= chunks_of(c));
   return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
 }
 
@@ -2699,7 +2707,7 @@ struct ClusterSums {
     }
     began = true;
     const u32 to = ptx::address_in_block(own, other);
-    const bool second = tile.split != 0;  // of the halves is stored here
+    const bool second = tile.split != 0;                       // of the halves is stored here
     const bool stored_here = lane_index() / 16 == tile.split;  // of paired rows, those of this lane
     each_pair(sum, [&](float(&pair)[4], int place) {
       if constexpr (!C.row_pairs) {
@@ -2771,6 +2779,55 @@ __device__ inline void tensor_load(u32 shared, const TensorMap& map, int positio
 }
 
 }  // namespace tconv::device::ptx
+// ---- tiles/panel_walk.cuh
+// The panels of a tile, one after the other, as those who fill them, who bring weights and who multiply all count them:
+// one for each chunk of channels. Or one for each chunk and each shift along depth and height: where taps reach far, a
+// box's halo is larger than shared memory, and most of it is read by few steps. Then panels whose rows are all outside
+// of the image are left out, but for the first of a chunk: whoever waits for a tile's first panel need not know.
+
+
+namespace tconv::device {
+
+/// Goes from a panel to the next, which may be of the next chunk.
+template <GemmConfig C, class Tables, bool ByShift = panels_by_shift(C)>
+struct PanelWalk {
+  __device__ PanelWalk(const ForwardParams&, const Tile&) {}
+  __device__ void advance(int& chunk) { ++chunk; }
+  /// The first step of the panel, and the one behind its last, of those of the tile's type.
+  __device__ static constexpr int first_step() { return 0; }
+  __device__ static constexpr int end_step(int steps) { return steps; }
+};
+
+template <GemmConfig C, class Tables>
+struct PanelWalk<C, Tables, true> {
+  static_assert(C.turned_once && C.images == 1 && !scales(C.math));
+  const ForwardParams& p;
+  const Tile& tile;
+  int step = 0;
+  __device__ PanelWalk(const ForwardParams& params, const Tile& of_tile) : p(params), tile(of_tile) {}
+  __device__ void advance(int& chunk) {
+    do {
+      step += C.panel_steps;
+      if (step < Tables::steps(tile.type)) continue;
+      step = 0, ++chunk;
+      return;
+    } while (!reads_inputs());
+  }
+  __device__ int first_step() const { return step; }
+  __device__ int end_step(int) const { return step + C.panel_steps; }
+
+  /// The shift of the panel.
+  __device__ int depth_shift() const { return Tables::depth_shift(Tables::first_entry(tile.type) + step); }
+  __device__ int height_shift() const { return Tables::height_shift(Tables::first_entry(tile.type) + step); }
+
+ private:
+  __device__ bool reads_inputs() const {
+    const int d = tile.origin.d - depth_shift(), h = tile.origin.h - height_shift();
+    return d < p.in.d && d + C.box.d > 0 && h < p.in.h && h + C.box.h > 0;
+  }
+};
+
+}  // namespace tconv::device
 // ---- tiles/panel_slice.cuh
 // A slice of a panel: four words of channels at one input, as products read them.
 
@@ -3085,7 +3142,7 @@ namespace tconv::device {
 
 template <GemmConfig C, class Roles, class Shared, class Schedule>
 struct PanelFill {
-  static constexpr int chunks = chunks_of(C);
+  static constexpr int chunks = chunks_of(C), row_bytes = x_extent(C).w * 16;
   static constexpr bool scaled = scales(C.math);
   using Loaders = typename Roles::Loaders;
   using Tables = typename Schedule::Tables;
@@ -3189,11 +3246,28 @@ struct PanelFill {
     }
   };
 
+  /// The panels of a tile, a shift each: all of a panel is read.
+  __device__ static void copy_by_shift(const ForwardParams& p, const Shared& shared, const Tile& tile,
+                                       Ring<C.panel_stages>& panel) {
+    Read read;
+    PanelWalk<C, Tables> walk(p, tile);
+    const int end = first_chunk(C, tile.split + 1);
+#pragma unroll 1
+    for (int chunk = first_chunk(C, tile.split); chunk < end; walk.advance(chunk), panel.advance()) {
+      const int d = C.reach.d - walk.depth_shift(), h = C.reach.h - walk.height_shift();
+      read.first_layer = d, read.end_layer = d + C.box.d, read.first_row = h, read.end_row = h + C.box.h;
+      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+      copy_from_all(p, tile, read, chunk,
+                    ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C) - (d * C.box.h + h) * row_bytes,
+                    shared.panel_full(panel.slot));
+    }
+  }
+
   /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer the rows that are read,
-  /// which follow one another.
+  /// which follow one another. `to` is where its first layer and row would be.
   __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, const Read& read, int chunk, u32 to,
                                        u32 full) {
-    constexpr int slices = weight_parts(C) * panel_slices(C), row_bytes = x_extent(C).w * 16;
+    constexpr int slices = weight_parts(C) * panel_slices(C);
     constexpr int layer_rows = x_extent(C).h;
     const Int3 all = turned_extent(C, p.boxes);
     const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
@@ -3216,6 +3290,10 @@ struct PanelFill {
     Ring<C.panel_stages> panel;
     Tile tile;
     for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
+      if constexpr (panels_by_shift(C)) {
+        copy_by_shift(p, shared, tile, panel);
+        continue;
+      }
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
                                     ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);
@@ -3394,10 +3472,11 @@ struct CopiedWeights {
       const unsigned char* const packed = schedule.weights(p, tile);
       const int steps = Tables::steps(tile.type);
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+      PanelWalk<C, Tables> walk(p, tile);
 #pragma unroll 1
-      for (int chunk = first; chunk < end; ++chunk)
+      for (int chunk = first; chunk < end; walk.advance(chunk))
 #pragma unroll 1
-        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
+        for (int step = walk.first_step(); step < walk.end_step(steps); step += group_steps, ring.advance()) {
           ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
           load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
                        steps, shared.weights_full(block, ring.slot));
@@ -3524,14 +3603,14 @@ struct PanelOperands {
       if (Tables::steps(type) != group_steps) return false;
     return true;
   }
-  /// Calls `group(step)` for each group of a tile's steps.
-  template <class Group>
-  __device__ static void each_group(int steps, const Group& group) {
+  /// Calls `group(step)` for each group of a tile's steps that reads the same panel.
+  template <class Walk, class Group>
+  __device__ static void each_group(const Walk& walk, int steps, const Group& group) {
     if constexpr (one_group_a_chunk()) {
       group(0);
     } else {
 #pragma unroll 1
-      for (int step = 0; step < steps; step += group_steps) group(step);
+      for (int step = walk.first_step(); step < walk.end_step(steps); step += group_steps) group(step);
     }
   }
   /// Where a step reads a panel, as what is added to the descriptor of its first position: so many positions. Of a pair
@@ -3706,9 +3785,9 @@ struct PanelProducts {
   using Weights = PanelWeights<C, Tables>;
   using ScaledSums = PanelScaledSums<C>;
 
-  __device__ static void multiply(Sums& sum, RowOutput<C> (&outputs)[2], const Tile& tile, const Shared& shared,
-                                  const typename Operands::First& first, Weights& weights, Ring<C.panel_stages>& panel,
-                                  const PanelTurns<C>& turns) {
+  __device__ static void multiply(Sums& sum, RowOutput<C> (&outputs)[2], PanelWalk<C, Tables> walk, const Tile& tile,
+                                  const Shared& shared, const typename Operands::First& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel, const PanelTurns<C>& turns) {
     using Offsets = typename Operands::Offsets;
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
@@ -3731,7 +3810,7 @@ struct PanelProducts {
     };
     const Offsets of_tile(entry);
 #pragma unroll 1
-    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
+    for (int chunk = first_of_tile; chunk < end_of_tile; walk.advance(chunk), panel.advance()) {
       // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
       // what the loading threads wait for.
       if constexpr (C.panel_stages == 2) {
@@ -3748,13 +3827,13 @@ struct PanelProducts {
           scale = of_panel.x;
         } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !ScaledSums::adopt(of_panel, scale, sum)) {
           hand_back();
-          skip(steps, shared, weights);
+          skip(walk, steps, shared, weights);
           release(shared.panel_empty(panel.slot));
           continue;
         }
         __syncwarp();  // all lanes have read the scale before one of them hands the panel back
       }
-      Operands::each_group(steps, [&](int step) {
+      Operands::each_group(walk, steps, [&](int step) {
         const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
                                                 Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
         if constexpr (!Operands::resident)
@@ -3775,7 +3854,7 @@ struct PanelProducts {
         // The products before these are complete: what they read may be overwritten.
         if (began) {
           weights.refill(used_weights);
-          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          if (step == walk.first_step() && !released) release(shared.panel_empty(used_panel.slot));
           released = false;
         }
         used_weights = weights.next;
@@ -3801,8 +3880,8 @@ struct PanelProducts {
   }
 
   /// The weights of a chunk that is not multiplied.
-  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
-    Operands::each_group(steps, [&](int) {
+  __device__ static void skip(const PanelWalk<C, Tables>& walk, int steps, const Shared& shared, Weights& weights) {
+    Operands::each_group(walk, steps, [&](int) {
       if constexpr (!Operands::resident)
         ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
       weights.refill(weights.next);
@@ -4139,9 +4218,7 @@ struct PanelLines {
     if constexpr (!C.clustered || !C.row_pairs) return true;
     return line % panel_pass_lines(C) / (panel_pass_lines(C) / 2) == tile.split;
   }
-  __device__ static int first_line(int half) {
-    return (warp_index() % 4 * 16 + (C.row_pairs ? 0 : half * 8)) / slots;
-  }
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + (C.row_pairs ? 0 : half * 8)) / slots; }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
   static constexpr int rows_apart = C.row_pairs ? 2 : 1;  // of lanes that are neighbours in a column
   __device__ static int line_of_lane() { return lane_index() / 4 * rows_apart / slots; }
@@ -4949,15 +5026,17 @@ struct PanelSplitProducts {
         if (const int channel = PanelEpilogue<C, Tables>::channel_of_half(tile, half); channel >= 0)
           of_weights[half] = Unscale(p.scales[channel]);
     }
+    PanelWalk<C, Tables> walk(p, tile);
 #pragma unroll 1
-    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
+    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1);
+         walk.advance(chunk), panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       float scale[2];  // of products, undone
       if constexpr (scaled) {
         const float of_x = power_of_two(undone(PanelScaledSums<C>::scale_of(shared, panel).x));
         scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
-      Operands::each_group(steps, [&](int step) {
+      Operands::each_group(walk, steps, [&](int step) {
         const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
                                                 Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
         if constexpr (!Operands::resident)
@@ -5282,7 +5361,8 @@ struct PanelGemm {
         PanelSplitProducts<C, Tables, Wgmma>::multiply(sum, p, tile, shared, first, weights, panel);
         turns.pass();
       } else {
-        PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, tile, shared, first, weights, panel, turns);
+        PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, PanelWalk<C, Tables>(p, tile), tile, shared,
+                                                  first, weights, panel, turns);
       }
       if constexpr (C.clustered) {
         added.add(tile, sum, memory);
@@ -5622,7 +5702,7 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     3,};
@@ -5690,7 +5770,7 @@ constexpr GemmConfig config{
     .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 160, .panel_stages = 6, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
-    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = true, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = true, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -5772,7 +5852,7 @@ constexpr GemmConfig config{
     .teams = 2, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 160, .panel_stages = 6, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
-    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = true, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = true, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     3,};
@@ -5864,7 +5944,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     3,};
@@ -5922,7 +6002,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     3,};
@@ -5978,7 +6058,7 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     3,};
@@ -6205,7 +6285,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_498bd66fb37c_sm{architecture}",
+        name=f"tconv_kb79_06738e77ba1a_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -86,8 +86,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .loaders = " << c.loaders << ", .fill_buffers = " << c.fill_buffers
       << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once)
-      << ", .shared_halo = " << text(c.shared_halo) << ", .mapped = " << text(c.mapped)
-      << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
+      << ", .panel_steps = " << c.panel_steps << ", .shared_halo = " << text(c.shared_halo)
+      << ", .mapped = " << text(c.mapped) << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
       << ", .depth_splits = " << c.depth_splits << ", .clustered = " << text(c.clustered)
       << ", .march = " << c.march << "};\n";
   return out.str();
@@ -217,6 +217,12 @@ std::string forward_source(const GemmConfig& c, const RowPlan& rows, const char*
                           : std::uint32_t(line.channel) | std::uint32_t(line.phase_d - rows.first_phase.d) << 16 |
                                 std::uint32_t(line.phase_h - rows.first_phase.h) << 24);
   array(out, table(c, "u32 line_entries"), lines, [](std::uint32_t v) { return std::to_string(v) + "u"; });
+  // Of panels by shift: the shift of each, along depth and height.
+  std::vector<std::uint32_t> shifts;
+  for (std::size_t i = 0; device::panels_by_shift(c) && i < all.steps.size(); i += std::size_t(c.panel_steps))
+    shifts.push_back(std::uint32_t(all.steps[i].low.d) << 16 | std::uint32_t(all.steps[i].low.h));
+  if (!shifts.empty())
+    array(out, table(c, "u32 panel_shifts"), shifts, [](std::uint32_t v) { return std::to_string(v) + "u"; });
   std::string tables = R"(
 struct Tables {
   __device__ static int steps(int type) { return step_count[type]; }
@@ -225,10 +231,19 @@ struct Tables {
   __device__ static int low_offset(int entry) { return low_offsets[entry]; }
   __device__ static int high_offset(int entry) { return high_offsets[entry]; }
   __device__ static u32 mask(int entry) { return step_masks[entry]; }
-  __device__ static u32 line(int type, int line) { return line_entries[type * LINES + line]; }
+SHIFTS  __device__ static u32 line(int type, int line) { return line_entries[type * LINES + line]; }
 };
 
 )";
+  replace_all(tables, "SHIFTS",
+              shifts.empty()
+                  ? ""
+                  : "  /// The shift of the panel of a step, along depth and height.\n"
+                    "  __device__ static int depth_shift(int entry) { return panel_shifts[entry / " +
+                        number(c.panel_steps) +
+                        "] >> 16; }\n"
+                        "  __device__ static int height_shift(int entry) { return panel_shifts[entry / " +
+                        number(c.panel_steps) + "] & 0xffff; }\n");
   replace_all(tables, "LINES", std::to_string(rows.types[0].lines.size()));
   if (c.panel_columns) replace_all(tables, "__device__ static", "__device__ static constexpr");
   out << tables << instruction << "using Kernel = " << kernel << R"(;

@@ -321,7 +321,7 @@ TEST_F(CompileHopper, Clusters) {
 }
 
 /// Tiles that store whole rows of all phases along the height, some of which have no taps; x turned once for all
-/// boxes; and pairs of steps.
+/// boxes, or a panel for each shift; and pairs of steps.
 TEST_F(CompileHopper, WholeRowsAndPairs) {
   const auto layer_of = [](std::int64_t in, std::int64_t out, Extents kernel, Extents dilation) {
     Layer layer;
@@ -331,12 +331,13 @@ TEST_F(CompileHopper, WholeRowsAndPairs) {
   };
   struct Wanted {
     Layer layer;
-    bool whole, once, paired;
+    bool whole, once, paired, by_shift = false;
   };
   const Wanted layers[] = {{layer_of(32, 32, {3, 3, 3}, {1, 1, 1}), true, false, false},
                            {layer_of(32, 32, {3, 3, 3}, {1, 1, 1}), true, true, false},
                            {layer_of(32, 64, {3, 3, 3}, {2, 2, 2}), true, false, false},
-                           {layer_of(8, 32, {3, 5, 5}, {1, 1, 1}), false, false, true}};
+                           {layer_of(8, 32, {3, 5, 5}, {1, 1, 1}), false, false, true},
+                           {layer_of(32, 32, {5, 5, 5}, {3, 3, 3}), false, true, false, true}};
   for (const Wanted& wanted : layers)
     for (const Math math : {Math::tf32, Math::f16}) {
       const int per_word = device::channels_per_word(math);
@@ -351,7 +352,8 @@ TEST_F(CompileHopper, WholeRowsAndPairs) {
       access.x_vector = 2;
       const auto choices = price_warpgroup_tiles(g, math, rows, shape, access, {});
       const auto found = std::find_if(choices.begin(), choices.end(), [&](const TileChoice& choice) {
-        return choice.config.whole_rows >= wanted.whole && choice.config.turned_once == wanted.once;
+        return choice.config.whole_rows >= wanted.whole && choice.config.turned_once == wanted.once &&
+               device::panels_by_shift(choice.config) == wanted.by_shift;
       });
       ASSERT_NE(found, choices.end());
       const CompiledCode code = nvrtc_compile(warpgroup_source(found->config, rows), "sm_90a");

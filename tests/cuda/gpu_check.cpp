@@ -15,7 +15,8 @@ namespace {
 constexpr const char* usage =
     "usage: gpu_check problems [NAME...]        every problem, precision and layout against float64\n"
     "       gpu_check sweep COUNT SEED [few]    random layers against the oracle; few: of few channels per group\n"
-    "       gpu_check families                  small layers that touch every kernel family\n"
+    "       gpu_check families [PREFERENCE]     small layers that touch every kernel family: MARCH, turned, once, "
+    "...\n"
     "       gpu_check caching                   first use, cached use, many lengths\n"
     "       gpu_check tune MODE COUNT [last] [NAME... | file PATH | random LAYERS SEED]\n"
     "                                           times of the tiles the cost model likes best\n";
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
     if (command == "sweep" && (words.size() == 3 || (words.size() == 4 && words[3] == "few")))
       failures =
           check::sweep(std::atoi(words[1].c_str()), unsigned(std::atoi(words[2].c_str())), words.size() == 4);
-    if (command == "families" && words.size() == 1) failures = check::families();
+    if (command == "families" && words.size() <= 2) failures = check::families(words.size() == 2 ? words[1] : "");
     if (command == "caching" && words.size() == 1) failures = check::caching(argv[0]);
     if (command == "use" && words.size() == 3) failures = check::use(words[1], words[2]);
     if (command == "tune" && words.size() >= 3)

@@ -110,6 +110,16 @@ double turn_cycles(const GemmConfig& c, const Shape& shape, const DeviceLimits& 
   return latency + cycles / limits.multiprocessors;
 }
 
+/// The share of steps whose panel is not left out, where panels are of one shift: of rows and slices of boxes.
+double read_share(const GemmConfig& c, const Shape& shape) {
+  if (!device::panels_by_shift(c)) return 1;
+  const Int3 positions = positions_of(c, shape);
+  const auto along = [](int box, std::int64_t input, int all) {
+    return std::min(1.0, double(input + box - 1) / all);
+  };
+  return along(c.box.d, shape.input[0], positions.d) * along(c.box.h, shape.input[1], positions.h);
+}
+
 }  // namespace
 
 double turned_panel_bytes(const GemmConfig& c, const Shape& shape) {
@@ -121,6 +131,8 @@ double turned_panel_bytes(const GemmConfig& c, const Shape& shape) {
 double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {
   const Steps steps(rows);
   const Int3 boxes = boxes_of(c, shape);
+  const double all_steps = steps.total * read_share(c, shape);
+  const double panels = device::panels_by_shift(c) ? all_steps / c.panel_steps : steps.types;  // of a chunk
   const double types = double(rows.types.size());
   const double staged_types = c.fills ? steps.types + filled_share * (types - steps.types) : types;
   const double products = products_per_step(c.math);
@@ -132,15 +144,15 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double members = device::members_of(c), team_blocks = c.team_blocks;
 
   // Sums over one set of types: products and stores of a member, what a team fills.
-  const double issued = steps.total * octets * tiles * products;
+  const double issued = all_steps * octets * tiles * products;
   const double tensor = issued * (c.panel_columns / 2.0 + product_cycles);
-  const double x_words = double(steps.types) * chunks * c.chunk_words * device::x_inputs(c);
+  const double x_words = panels * chunks * c.chunk_words * device::x_inputs(c);
   const double loaded = device::channels_per_word(c) * element;  // bytes of x that become a word
   const double shared =
       members * (issued * (64 + c.panel_columns) / 4.0 + staged_types * outputs * (2 + element / 4) / 32) +
       x_words * ((device::copies_x(c) ? 0 : loaded / 4) + parts) / 32;
   const double weight_bytes =
-      c.resident_steps ? 0 : steps.total * octets * parts * double(device::row_step_bytes(c));
+      c.resident_steps ? 0 : all_steps * octets * parts * double(device::row_step_bytes(c));
   const double lines = double(c.rows) / c.width_slots;
   const double runs = types * lines / device::run_lines(c) *
                       (c.panel_flat ? device::flat_runs_of_line(c) : device::member_runs(c));
@@ -162,17 +174,17 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double x_copies = c.mapped ? tiles * device::mapped_copies(c) : device::panel_copies(c);  // of a panel
   // Copies of weights and of panels, one after the other.
   const double copied =
-      team_blocks * steps.total * chunks * device::copies_per_step(c) * copy_cycles +
+      team_blocks * all_steps * chunks * device::copies_per_step(c) * copy_cycles +
       team_blocks * weight_bytes / copy_bytes_per_cycle +
       (device::copies_x(c)
-           ? steps.types * chunks * (x_copies * copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle)
+           ? panels * chunks * (x_copies * copy_cycles + device::panel_bytes(c) / copy_bytes_per_cycle)
            : 0);
   const double resources = std::max({members * tensor, shared / shared_rate, l2 / l2_bytes_per_cycle, copied,
                                      memory / memory_bytes_per_cycle}) /
                            types;
 
   // One team alone, for one tile.
-  const double groups = steps.total * chunks / c.steps_per_slab;
+  const double groups = all_steps * chunks / c.steps_per_slab;
   const double passes = staged_types * device::panel_passes(c) * (c.panel_flat ? 1 : device::member_runs(c));
   const int vector = device::store_vector(c);
   // Flat products whose rows are staged as they follow one another.
@@ -226,7 +238,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const double chunk_filled = device::copies_x(c)   ? copy_latency / (c.panel_stages - 1)
                               : c.fill_buffers == 1 ? loading + put
                                                     : std::max(loading / loading_overlap, put);
-  const double filling = double(steps.types) / types * chunks * chunk_filled;
+  const double filling = panels / types * chunks * chunk_filled;
 
   // Members wait while others of them multiply; and for weights, of which all slots but one are under way, or but
   // two where parts of the box share them.
@@ -239,7 +251,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
                                                  : turn_group_latency;
   const double refilled = device::copies_x(c) || c.resident_steps ? 0 : refill_latency;
   const double own = tensor + groups * (per_group + refilled) +
-                     steps.types * chunks * (chunk_latency + (team_blocks - 1) * member_latency);
+                     panels * chunks * (chunk_latency + (team_blocks - 1) * member_latency);
   const double warpgroups = device::multiplying_warpgroups(c);
   // In turns, the panels of a tile stay until the last member has multiplied them: the next ones are filled beside
   // that as far as there are slots.
@@ -264,7 +276,7 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   // The first panel, and weights that stay, come at the same time.
   const double resident_copied =
       c.resident_steps ? team_blocks * device::resident_bytes(c) / copy_bytes_per_cycle : 0;
-  const double first = std::max(filling / std::max(1.0, chunks), resident_copied);
+  const double first = std::max(filling / std::max(1.0, chunks * panels / steps.types), resident_copied);
   const double alone = teams.rounds * std::max(chain, filling) + last_stored + added + first + 2000;
   const double lost = c.box_parts > 1 && c.in_turns ? parts_overlap_lost_in_turns
                       : members > 1                 ? c.in_turns            ? shared_overlap_lost_in_turns

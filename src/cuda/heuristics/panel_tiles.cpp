@@ -174,7 +174,7 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
     c.images = images, c.box.d = d, c.box.h = h;
     // Rows, slices and images that have zeros on both sides share them.
     c.shared_halo = {0, 0, 0};
-    if (c.turned && c.x_phases == 1 && c.x_vector == 1) {
+    if (c.turned && c.x_phases == 1 && c.x_vector == 1 && !device::panels_by_shift(c)) {
       c.shared_halo.w = zeros_around(c.first_position.w, c.reach.w, positions.w, shape.input[2]);
       if (h == positions.h) {
         c.shared_halo.h = zeros_around(c.first_position.h, c.reach.h, positions.h, shape.input[1]);
@@ -211,6 +211,31 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
       if (h < positions.h || d < positions.d) continue;
       for (int images = 2; images <= std::min<int64_t>(batch, 64); ++images) consider(images, d, h);
     }
+}
+
+/// Bytes of an image that is turned once for all boxes: what it takes is counted in 31 bits.
+double turned_image_bytes(const GemmConfig& c, const Int3& boxes) {
+  const double inputs =
+      double(boxes.d * c.box.d + c.reach.d) * (boxes.h * c.box.h + c.reach.h) * device::x_extent(c).w;
+  return inputs * c.group_in * device::element_bytes(c) * device::weight_parts(c);
+}
+
+/// How many steps have the same shift along depth and height, where any type has several such shifts: as many for
+/// each of them, those along the width. 0 where a panel cannot be of one shift.
+int steps_of_a_shift(const RowPlan& rows) {
+  if (rows.paired) return 0;
+  std::set<std::size_t> counts;
+  bool several = false;
+  for (const BlockType& type : rows.types)
+    for (std::size_t first = 0, end; first < type.steps.size(); first = end) {
+      const auto same = [&](std::size_t i) {
+        return type.steps[i].low.d == type.steps[first].low.d && type.steps[i].low.h == type.steps[first].low.h;
+      };
+      for (end = first + 1; end < type.steps.size() && same(end);) ++end;
+      counts.insert(end - first);
+      several = several || end - first < type.steps.size();
+    }
+  return several && counts.size() == 1 ? int(*counts.begin()) : 0;
 }
 
 }  // namespace
@@ -270,9 +295,10 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     const int octets = device::substeps_of(c);
     const int per_step = octets * device::weight_parts(c) * device::row_step_bytes(c);
     const int issued = octets * c.position_tiles * products_per_step(c.math);
+    const int common = device::panels_by_shift(c) ? c.panel_steps : steps.common;
     int slab = 1, group = 1;
-    for (int g = 1; g <= steps.common; ++g) {
-      if (steps.common % g != 0 || g * issued > 48) continue;
+    for (int g = 1; g <= common; ++g) {
+      if (common % g != 0 || g * issued > 48) continue;
       if (g * per_step <= 16 * 1024) slab = g;
       group = g;
     }
@@ -307,6 +333,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     return !box.channel_rows && access.y_planes && !limits.exported && box.box.w >= positions.w &&
            device::joins_whole_rows(box, int(shape.output[2]));
   };
+  const GemmConfig any_tile = c;
   if (loads) {
     for (c.team_blocks = 1; c.team_blocks <= 4; ++c.team_blocks) {
       if (c.channel_blocks % c.team_blocks != 0) continue;
@@ -361,13 +388,29 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     if (!box.turned || !shares || device::scales(box.math) || box.x_phases > 1 || box.images > 1 ||
         box.shared_halo != Int3{0, 0, 0})
       continue;
-    // What an image takes is counted in 31 bits.
-    const double inputs =
-        double(all.d * box.box.d + box.reach.d) * (all.h * box.box.h + box.reach.h) * device::x_extent(box).w;
-    if (inputs * box.group_in * device::element_bytes(box) * device::weight_parts(box) > most_turned_bytes)
-      continue;
+    if (turned_image_bytes(box, all) > most_turned_bytes) continue;
     box.turned_once = true;
     boxes.push_back(box);
+  }
+  // Where taps reach so far that most of a panel is halo, or none fits, each of their shifts has panels of its
+  // own.
+  constexpr int far = 12;
+  const int shift_steps = steps_of_a_shift(rows);
+  if (shift_steps > 0 && (1 + layer.reach.d) * (1 + layer.reach.h) >= far && !device::scales(layer.math) &&
+      layer.x_phases == 1 && !limits.exported) {
+    std::vector<GemmConfig> by_shift;
+    c = any_tile;
+    c.turned = c.turned_once = true, c.panel_steps = shift_steps, c.x_channels_last = false;
+    if (layer.x_channels_last) c.x_vector = 1;
+    for (c.team_blocks = 1; c.team_blocks <= 3; ++c.team_blocks) {
+      if (c.channel_blocks % c.team_blocks != 0) continue;
+      add_rows(c, positions, joins, by_shift);
+      add_joined_rows(c, positions, joins, by_shift);
+      add_flat(c, positions, shape, joins, by_shift);
+    }
+    std::ranges::copy_if(by_shift, std::back_inserter(boxes), [&](const GemmConfig& box) {
+      return box.images == 1 && turned_image_bytes(box, boxes_of(box, shape)) <= most_turned_bytes;
+    });
   }
   if (rows.whole_rows) std::erase_if(boxes, [](const GemmConfig& box) { return !box.whole_rows; });
   // In 32 bits fills of single rows were no faster: stores that come faster than memory takes ragged rows are

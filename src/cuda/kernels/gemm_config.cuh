@@ -86,6 +86,7 @@ struct GemmConfig {
   bool panel_flat;   // products run over the positions of the x tile, halo included, and not over rows of the box
   bool turned;       // x was turned into panels before (turn_x.cuh), and is copied
   bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
+  int panel_steps;   // then, steps whose shifts along depth and height are the same, if a panel is for them alone; or 0
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
@@ -140,6 +141,8 @@ constexpr int loading_threads(const GemmConfig& c) { return c.teams ? x_loaders_
 constexpr int panel_loaders(const GemmConfig& c) { return c.loaders * warpgroup_size; }
 /// Whether panels are copies, which a thread begins.
 constexpr bool copies_x(const GemmConfig& c) { return c.turned || c.mapped; }
+/// Whether a panel is of one shift along depth and height: no halo there, and a panel for each of them.
+constexpr bool panels_by_shift(const GemmConfig& c) { return c.panel_steps > 0; }
 /// Warpgroups of a team that multiply.
 constexpr int members_of(const GemmConfig& c) { return c.team_blocks * c.box_parts; }
 /// Warpgroups of a block that multiply, and all of them, one that stores among them in the march kernel.

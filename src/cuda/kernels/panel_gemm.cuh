@@ -144,7 +144,8 @@ struct PanelGemm {
         PanelSplitProducts<C, Tables, Wgmma>::multiply(sum, p, tile, shared, first, weights, panel);
         turns.pass();
       } else {
-        PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, tile, shared, first, weights, panel, turns);
+        PanelProducts<C, Tables, Wgmma>::multiply(sum, outputs.of_half, PanelWalk<C, Tables>(p, tile), tile, shared,
+                                                  first, weights, panel, turns);
       }
       if constexpr (C.clustered) {
         added.add(tile, sum, memory);

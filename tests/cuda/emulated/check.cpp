@@ -70,6 +70,7 @@ void count_families(const Case& c, const std::string& kernel, std::map<std::stri
   if (kernel.find("_k4_") != std::string::npos) ++families[family + " of paired steps"];
   if (kernel.find("_split") != std::string::npos) ++families["panel of shared sums"];
   if (kernel.find("_cluster") != std::string::npos) ++families["panel of clusters"];
+  if (kernel.find("_shifts") != std::string::npos) ++families["panel of one shift"];
   if (kernel.find("_moved") != std::string::npos) ++families["panel of moved positions"];
   if (kernel.find("_phases") != std::string::npos) ++families["panel of outputs as channels"];
   if (std::regex_search(kernel, std::regex("_(halves|half)_"))) ++families["panel of halves"];

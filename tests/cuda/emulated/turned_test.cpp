@@ -99,6 +99,44 @@ TEST_F(Emulation, TurnedOnceForAllBoxes) {
   EXPECT_EQ(families["panel turned once for all boxes"], int(std::size(layers)));
 }
 
+/// Layers whose taps reach far along depth and height: a panel for each shift there. Among them strides whose
+/// phases differ in their shifts, and images much smaller than what taps reach.
+TEST_F(Emulation, PanelsOfOneShift) {
+  struct Far {
+    int dims, in, out;
+    Extents input, kernel, stride, dilation;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    int64_t batch, groups;
+  };
+  using enum Layout;
+  const Far layers[] = {
+      {3, 32, 64, {3, 4, 12}, {3, 2, 3}, {1, 1, 1}, {4, 4, 4}, DType::f16, Precision::fp32, channels_first, 2, 1},
+      {3, 16, 32, {3, 4, 7}, {3, 2, 4}, {2, 1, 2}, {3, 4, 1}, DType::f32, Precision::tf32, channels_first, 1, 2},
+      {3, 16, 40, {2, 3, 9}, {4, 4, 3}, {1, 2, 1}, {2, 3, 2}, DType::f32, Precision::fp32, channels_first, 1, 1},
+      {3, 40, 64, {2, 3, 4}, {4, 4, 2}, {1, 1, 1}, {3, 2, 1}, DType::bf16, Precision::fp32, channels_first, 2, 1},
+      {3, 40, 64, {1, 2, 3}, {5, 3, 3}, {1, 1, 1}, {2, 2, 1}, DType::f32, Precision::tf32, channels_first, 2, 1},
+      {2, 24, 64, {9, 30}, {5, 3}, {1, 1}, {4, 2}, DType::f16, Precision::fp32, channels_last, 1, 1},
+      {2, 20, 64, {6, 21}, {7, 4}, {2, 2}, {5, 3}, DType::f32, Precision::fp32, channels_last, 1, 1},
+      {2, 32, 64, {6, 19}, {9, 5}, {3, 4}, {4, 1}, DType::f16, Precision::fp32, channels_first, 1, 1},
+      {3, 136, 64, {2, 2, 3}, {3, 3, 2}, {1, 1, 1}, {2, 2, 2}, DType::f16, Precision::fp32, channels_first, 1, 1},
+  };
+  std::mt19937 rng(23);
+  set("TCONV_PREFER_PANELS", "shifts");
+  for (const Far& far : layers) {
+    Case c = case_of(far, &far - layers);
+    Layer& l = c.layer;
+    l.groups = far.groups, l.in_channels *= far.groups, l.out_channels *= far.groups;
+    for (std::size_t d = 0; d < std::size_t(l.dims); ++d)
+      l.dilation[d] = far.dilation[d], l.padding[d] = l.kernel[d] > 2;
+    c.batch = far.batch;
+    std::printf("%s\n", check(c, rng).c_str());
+  }
+  print_families();
+  EXPECT_EQ(families["panel of one shift"], int(std::size(layers)));
+}
+
 /// Few positions and many channels: tiles that share sums, of equally many chunks and not.
 TEST_F(Emulation, TilesThatShareSums) {
   struct Split {

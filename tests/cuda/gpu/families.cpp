@@ -42,6 +42,7 @@ std::vector<Small> layers() {
           {"2D few input channels", layer(2, 3, 24, 3, 1, 1, 1, 1), 1, {16, 20}},
           {"3D", layer(3, 32, 32, 3, 2, 1, 1, 1), 1, {4, 6, 9}},
           {"3D of stride 1", layer(3, 32, 16, 3, 1, 1, 1, 1), 1, {5, 8, 20}},
+          {"3D of taps that reach far", layer(3, 32, 32, 3, 1, 0, 4, 1), 1, {3, 4, 9}},
           {"2D upsampling", layer(2, 64, 32, 2, 2, 0, 1, 1), 2, {12, 24}},
           {"2D upsampling of long rows", layer(2, 48, 64, 2, 2, 0, 1, 1), 1, {3, 264}},
           {"2D upsampling of small images", layer(2, 40, 64, 2, 2, 0, 1, 1), 5, {8, 8}},
@@ -77,17 +78,29 @@ std::vector<Case> cases() {
 constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_gemm, fp32 of halves",
                      *half = "panel_gemm, TF32 as fp16", *loaders = "panel_gemm, two loading warpgroups",
                      *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x",
-                     *once = "panel_gemm, x turned once", *clusters = "panel_gemm, clusters";
+                     *once = "panel_gemm, x turned once", *shifts = "panel_gemm, panels of one shift",
+                     *clusters = "panel_gemm, clusters";
 
-int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
+/// What has been checked: a layer that several preferences leave to the same kernel is checked once.
+struct Seen {
+  std::set<std::string> layers, touched;
+  int checked = 0;
+};
+
+int check(const Tools& tools, const Case& c, Seen& seen) {
   const Geometry g = geometry_of(c.layer);
-  const Expected expected(g, c.shape);
   LayerOnGpu run(c.layer, c.shape, {.prepacked = false});
+  if (!seen.layers.insert(c.name + " " + run.kernel_name()).second) return 0;
+  ++seen.checked;
+  // So that what a sanitizer reports has a name.
+  if (std::getenv("GPU_CHECK_NAMES")) std::printf("%s: %s\n", c.name.c_str(), run.kernel_name().c_str());
+  std::fflush(stdout);
+  const Expected expected(g, c.shape);
   run.randomize(tools, 1, expected);
   const auto wide = [](const Buffer& b) { return static_cast<double*>(b.get()); };
   reference_on_gpu(g, c.shape, wide(expected.x), wide(expected.w), wide(expected.b), wide(expected.y));
   const Verdict verdict = run.check(tools, expected);
-  touched.insert(family_of(run.kernel_name()));
+  seen.touched.insert(family_of(run.kernel_name()));
   for (const auto& [part, name] : {std::pair{"_turned", "turn_x"},
                                    {"_split", shared_sums},
                                    {"_halves", halves},
@@ -96,8 +109,9 @@ int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
                                    {"_runs", whole_rows},
                                    {"_mapped", mapped},
                                    {"_once", once},
+                                   {"_shifts", shifts},
                                    {"_cluster", clusters}})
-    if (run.kernel_name().find(part) != std::string::npos) touched.insert(name);
+    if (run.kernel_name().find(part) != std::string::npos) seen.touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
   std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
               verdict.outcome.error, verdict.outcome.worst, verdict.outcome.bad,
@@ -108,20 +122,21 @@ int check(const Tools& tools, const Case& c, std::set<std::string>& touched) {
 
 }  // namespace
 
-int families() {
+int families(const std::string& only) {
   const Tools tools;
-  std::set<std::string> touched, missing{"implicit_gemm", "direct", "generic"};
+  Seen seen;
+  std::set<std::string> missing{"implicit_gemm", "direct", "generic"};
   const bool hopper = gpu().major == 9;
   if (hopper)
     missing.insert({"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders,
-                    whole_rows, mapped, once, clusters});
+                    whole_rows, mapped, once, shifts, clusters});
   const std::vector<Case> all = cases();
-  int failures = 0, count = 0;
+  int failures = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
   // tiles share, of two loading warpgroups, of runs of several rows, of mapped x, of x turned once for all boxes,
-  // and of clusters; and the march kernel. 32-bit numbers are halves where two blocks are asked for, and shared
-  // sums.
+  // of one shift, and of clusters; and the march kernel. 32-bit numbers are halves where two blocks are asked for,
+  // and shared sums.
   const std::pair<const char*, const char*> all_asked[] = {{"TCONV_NO_WGMMA", "1"},
                                                            {"TCONV_PREFER_PANELS", "1"},
                                                            {"TCONV_PREFER_PANELS", "2"},
@@ -132,29 +147,33 @@ int families() {
                                                            {"TCONV_PREFER_PANELS", "runs"},
                                                            {"TCONV_PREFER_PANELS", "mapped"},
                                                            {"TCONV_PREFER_PANELS", "once"},
+                                                           {"TCONV_PREFER_PANELS", "shifts"},
                                                            {"TCONV_PREFER_PANELS", "clusters"},
                                                            {"TCONV_PREFER_PANELS", "turned_clusters"},
                                                            {"TCONV_PREFER_MARCH", "1"},
                                                            {"", ""}};
   for (const auto& [asked, value] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
+    const std::string name = std::string(asked).substr(0, 13) == "TCONV_PREFER_" ? asked + 13 : asked;
+    if (!only.empty() && only != value && only != name) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
     unsetenv("TCONV_PREFER_MARCH");
     if (*asked) setenv(asked, value, 1);
     if (value == std::string("2") || value == std::string("split")) setenv("TCONV_PREFER_HALVES", "1", 1);
     in_parallel(int(all.size()),
                 [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });
-    for (const Case& c : all) failures += check(tools, c, touched), ++count;
+    for (const Case& c : all) failures += check(tools, c, seen);
   }
-  for (const std::string& name : touched) {
+  for (const std::string& name : seen.touched) {
     std::printf("touched %s\n", name.c_str());
     missing.erase(name);
   }
+  if (!only.empty()) missing.clear();
   for (const std::string& name : missing) {
     std::printf("NOT TOUCHED: %s\n", name.c_str());
     ++failures;
   }
-  std::printf("%d small layers: %d failures\n", count, failures);
+  std::printf("%d small layers: %d failures\n", seen.checked, failures);
   return failures;
 }
 

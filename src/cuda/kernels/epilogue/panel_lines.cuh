@@ -37,9 +37,7 @@ struct PanelLines {
     if constexpr (!C.clustered || !C.row_pairs) return true;
     return line % panel_pass_lines(C) / (panel_pass_lines(C) / 2) == tile.split;
   }
-  __device__ static int first_line(int half) {
-    return (warp_index() % 4 * 16 + (C.row_pairs ? 0 : half * 8)) / slots;
-  }
+  __device__ static int first_line(int half) { return (warp_index() % 4 * 16 + (C.row_pairs ? 0 : half * 8)) / slots; }
   /// The row that a lane's sums of a half belong to, as a line of the pass and a slot of it.
   static constexpr int rows_apart = C.row_pairs ? 2 : 1;  // of lanes that are neighbours in a column
   __device__ static int line_of_lane() { return lane_index() / 4 * rows_apart / slots; }

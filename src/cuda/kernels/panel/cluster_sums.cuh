@@ -31,7 +31,7 @@ struct ClusterSums {
     }
     began = true;
     const u32 to = ptx::address_in_block(own, other);
-    const bool second = tile.split != 0;  // of the halves is stored here
+    const bool second = tile.split != 0;                       // of the halves is stored here
     const bool stored_here = lane_index() / 16 == tile.split;  // of paired rows, those of this lane
     each_pair(sum, [&](float(&pair)[4], int place) {
       if constexpr (!C.row_pairs) {

@@ -10,13 +10,14 @@
 #include "ptx/launch.cuh"
 #include "ptx/tensor_copy.cuh"
 #include "team.cuh"
+#include "tiles/panel_walk.cuh"
 #include "tiles/x_panel.cuh"
 
 namespace tconv::device {
 
 template <GemmConfig C, class Roles, class Shared, class Schedule>
 struct PanelFill {
-  static constexpr int chunks = chunks_of(C);
+  static constexpr int chunks = chunks_of(C), row_bytes = x_extent(C).w * 16;
   static constexpr bool scaled = scales(C.math);
   using Loaders = typename Roles::Loaders;
   using Tables = typename Schedule::Tables;
@@ -120,11 +121,28 @@ struct PanelFill {
     }
   };
 
+  /// The panels of a tile, a shift each: all of a panel is read.
+  __device__ static void copy_by_shift(const ForwardParams& p, const Shared& shared, const Tile& tile,
+                                       Ring<C.panel_stages>& panel) {
+    Read read;
+    PanelWalk<C, Tables> walk(p, tile);
+    const int end = first_chunk(C, tile.split + 1);
+#pragma unroll 1
+    for (int chunk = first_chunk(C, tile.split); chunk < end; walk.advance(chunk), panel.advance()) {
+      const int d = C.reach.d - walk.depth_shift(), h = C.reach.h - walk.height_shift();
+      read.first_layer = d, read.end_layer = d + C.box.d, read.first_row = h, read.end_row = h + C.box.h;
+      ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
+      copy_from_all(p, tile, read, chunk,
+                    ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C) - (d * C.box.h + h) * row_bytes,
+                    shared.panel_full(panel.slot));
+    }
+  }
+
   /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer the rows that are read,
-  /// which follow one another.
+  /// which follow one another. `to` is where its first layer and row would be.
   __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, const Read& read, int chunk, u32 to,
                                        u32 full) {
-    constexpr int slices = weight_parts(C) * panel_slices(C), row_bytes = x_extent(C).w * 16;
+    constexpr int slices = weight_parts(C) * panel_slices(C);
     constexpr int layer_rows = x_extent(C).h;
     const Int3 all = turned_extent(C, p.boxes);
     const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
@@ -147,6 +165,10 @@ struct PanelFill {
     Ring<C.panel_stages> panel;
     Tile tile;
     for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
+      if constexpr (panels_by_shift(C)) {
+        copy_by_shift(p, shared, tile, panel);
+        continue;
+      }
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
       const unsigned char* turned = static_cast<const unsigned char*>(p.x) +
                                     ((i64(tile.box) * C.groups + tile.group) * chunks + first) * panel_bytes(C);

@@ -51,14 +51,14 @@ struct PanelOperands {
       if (Tables::steps(type) != group_steps) return false;
     return true;
   }
-  /// Calls `group(step)` for each group of a tile's steps.
-  template <class Group>
-  __device__ static void each_group(int steps, const Group& group) {
+  /// Calls `group(step)` for each group of a tile's steps that reads the same panel.
+  template <class Walk, class Group>
+  __device__ static void each_group(const Walk& walk, int steps, const Group& group) {
     if constexpr (one_group_a_chunk()) {
       group(0);
     } else {
 #pragma unroll 1
-      for (int step = 0; step < steps; step += group_steps) group(step);
+      for (int step = walk.first_step(); step < walk.end_step(steps); step += group_steps) group(step);
     }
   }
   /// Where a step reads a panel, as what is added to the descriptor of its first position: so many positions. Of a pair

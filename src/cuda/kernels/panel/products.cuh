@@ -20,9 +20,9 @@ struct PanelProducts {
   using Weights = PanelWeights<C, Tables>;
   using ScaledSums = PanelScaledSums<C>;
 
-  __device__ static void multiply(Sums& sum, RowOutput<C> (&outputs)[2], const Tile& tile, const Shared& shared,
-                                  const typename Operands::First& first, Weights& weights, Ring<C.panel_stages>& panel,
-                                  const PanelTurns<C>& turns) {
+  __device__ static void multiply(Sums& sum, RowOutput<C> (&outputs)[2], PanelWalk<C, Tables> walk, const Tile& tile,
+                                  const Shared& shared, const typename Operands::First& first, Weights& weights,
+                                  Ring<C.panel_stages>& panel, const PanelTurns<C>& turns) {
     using Offsets = typename Operands::Offsets;
     const int steps = Tables::steps(tile.type);
     const int entry = Tables::first_entry(tile.type);
@@ -45,7 +45,7 @@ struct PanelProducts {
     };
     const Offsets of_tile(entry);
 #pragma unroll 1
-    for (int chunk = first_of_tile; chunk < end_of_tile; ++chunk, panel.advance()) {
+    for (int chunk = first_of_tile; chunk < end_of_tile; walk.advance(chunk), panel.advance()) {
       // Where there are two slots and the next panel is not there yet, the one before it is handed back first: it is
       // what the loading threads wait for.
       if constexpr (C.panel_stages == 2) {
@@ -62,13 +62,13 @@ struct PanelProducts {
           scale = of_panel.x;
         } else if (__shfl_sync(0xffffffff, of_panel.x, 0) != scale && !ScaledSums::adopt(of_panel, scale, sum)) {
           hand_back();
-          skip(steps, shared, weights);
+          skip(walk, steps, shared, weights);
           release(shared.panel_empty(panel.slot));
           continue;
         }
         __syncwarp();  // all lanes have read the scale before one of them hands the panel back
       }
-      Operands::each_group(steps, [&](int step) {
+      Operands::each_group(walk, steps, [&](int step) {
         const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
                                                 Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
         if constexpr (!Operands::resident)
@@ -89,7 +89,7 @@ struct PanelProducts {
         // The products before these are complete: what they read may be overwritten.
         if (began) {
           weights.refill(used_weights);
-          if (step == 0 && !released) release(shared.panel_empty(used_panel.slot));
+          if (step == walk.first_step() && !released) release(shared.panel_empty(used_panel.slot));
           released = false;
         }
         used_weights = weights.next;
@@ -115,8 +115,8 @@ struct PanelProducts {
   }
 
   /// The weights of a chunk that is not multiplied.
-  __device__ static void skip(int steps, const Shared& shared, Weights& weights) {
-    Operands::each_group(steps, [&](int) {
+  __device__ static void skip(const PanelWalk<C, Tables>& walk, int steps, const Shared& shared, Weights& weights) {
+    Operands::each_group(walk, steps, [&](int) {
       if constexpr (!Operands::resident)
         ptx::barrier_wait(shared.weights_full(Roles::block(), weights.next.slot), weights.next.parity);
       weights.refill(weights.next);

@@ -40,15 +40,17 @@ struct PanelSplitProducts {
         if (const int channel = PanelEpilogue<C, Tables>::channel_of_half(tile, half); channel >= 0)
           of_weights[half] = Unscale(p.scales[channel]);
     }
+    PanelWalk<C, Tables> walk(p, tile);
 #pragma unroll 1
-    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1); ++chunk, panel.advance()) {
+    for (int chunk = first_chunk(C, tile.split); chunk < first_chunk(C, tile.split + 1);
+         walk.advance(chunk), panel.advance()) {
       ptx::barrier_wait(shared.panel_full(panel.slot), panel.parity);
       float scale[2];  // of products, undone
       if constexpr (scaled) {
         const float of_x = power_of_two(undone(PanelScaledSums<C>::scale_of(shared, panel).x));
         scale[0] = of_x * of_weights[0].of_part, scale[1] = of_x * of_weights[1].of_part;
       }
-      Operands::each_group(steps, [&](int step) {
+      Operands::each_group(walk, steps, [&](int step) {
         const typename Operands::Group operands(first, Operands::slab_place_of(weights, chunk, step), panel.slot,
                                                 Operands::one_group_a_chunk() ? of_tile : Offsets(entry + step));
         if constexpr (!Operands::resident)

@@ -6,6 +6,7 @@
 
 #include "panel/shared.cuh"
 #include "team.cuh"
+#include "tiles/panel_walk.cuh"
 
 namespace tconv::device {
 
@@ -105,10 +106,11 @@ struct CopiedWeights {
       const unsigned char* const packed = schedule.weights(p, tile);
       const int steps = Tables::steps(tile.type);
       const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
+      PanelWalk<C, Tables> walk(p, tile);
 #pragma unroll 1
-      for (int chunk = first; chunk < end; ++chunk)
+      for (int chunk = first; chunk < end; walk.advance(chunk))
 #pragma unroll 1
-        for (int step = 0; step < steps; step += group_steps, ring.advance()) {
+        for (int step = walk.first_step(); step < walk.end_step(steps); step += group_steps, ring.advance()) {
           ptx::barrier_wait(shared.weights_empty(block, ring.slot), ring.parity ^ 1);
           load_slab<C>(shared.weights_of(block) + ring.slot * row_slab_bytes(C), packed, chunk, step, group_steps,
                        steps, shared.weights_full(block, ring.slot));

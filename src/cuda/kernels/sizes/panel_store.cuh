@@ -1,6 +1,6 @@
 // Sizes of the panel kernel's epilogue. A warp stages eight rows of the product at a time, or its 16, one run for each
-// line and each product, or for each row of positions that it covers; where products are flat, for all rows of positions.
-// Channels last, a warpgroup stages a few positions of all rows at a time.
+// line and each product, or for each row of positions that it covers; where products are flat, for all rows of
+// positions. Channels last, a warpgroup stages a few positions of all rows at a time.
 #pragma once
 
 #include "sizes/panel.cuh"

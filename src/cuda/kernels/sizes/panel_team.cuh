@@ -29,7 +29,8 @@ constexpr int partial_bytes(const GemmConfig& c) {
   return c.depth_splits > 1 && !c.clustered ? c.depth_splits * members_of(c) * member_sums(c) * 4 : 0;
 }
 
-/// Whether the blocks of a cluster may share sums: a warp has two lines or more, and each block stores half of its rows.
+/// Whether the blocks of a cluster may share sums: a warp has two lines or more, and each block stores half of its
+/// rows.
 constexpr bool allows_clusters(const GemmConfig& c) {
   return c.teams == 1 && c.resident_steps == 0 && !c.channel_rows && c.width_slots <= 8 && !c.fills;
 }
@@ -37,7 +38,7 @@ constexpr bool allows_clusters(const GemmConfig& c) {
 /// Whether warpgroups of a block may multiply one at a time: those that share panels or weights must find room for all
 /// of a tile in their slots.
 constexpr bool allows_turns(const GemmConfig& c) {
-  const bool panels_stay = members_of(c) == 1 || c.panel_stages >= chunks_of(c);
+  const bool panels_stay = members_of(c) == 1 || (!panels_by_shift(c) && c.panel_stages >= chunks_of(c));
   return multiplying_warpgroups(c) > 1 && panels_stay && (c.box_parts == 1 || c.resident_steps > 0);
 }
 

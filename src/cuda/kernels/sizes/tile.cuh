@@ -22,16 +22,20 @@ constexpr int x_lead(const GemmConfig& c) {
   const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
+/// How far the halo of a box reaches along depth and height.
+constexpr int halo_depth(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.d; }
+constexpr int halo_height(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.h; }
 constexpr Int3 x_extent(const GemmConfig& c) {
   const int width = round_up(x_lead(c) + c.box.w + c.reach.w, x_alignment(c));
-  return {c.box.d + c.reach.d - c.shared_halo.d, c.box.h + c.reach.h - c.shared_halo.h, width - c.shared_halo.w};
+  return {c.box.d + halo_depth(c) - c.shared_halo.d, c.box.h + halo_height(c) - c.shared_halo.h,
+          width - c.shared_halo.w};
 }
 /// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
 /// that differ in their places along depth and height.
 template <class Boxes>
 constexpr Int3 turned_extent(const GemmConfig& c, const Boxes& boxes) {
   const Int3 e = x_extent(c);
-  return c.turned_once ? Int3{e.d + (boxes.d.by - 1) * c.box.d, e.h + (boxes.h.by - 1) * c.box.h, e.w} : e;
+  return c.turned_once ? Int3{c.reach.d + boxes.d.by * c.box.d, c.reach.h + boxes.h.by * c.box.h, e.w} : e;
 }
 /// Positions of the tile, halo included, and the zeros that the last row shares with none; and its inputs.
 constexpr int tile_positions(const GemmConfig& c) {
@@ -64,8 +68,8 @@ constexpr int x_phase_stride(const GemmConfig& c) {
 constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
   const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
-  return (((c.reach.d - shift.d) * e.h + c.reach.h - shift.h) * e.w + w / c.x_phases +
-          w % c.x_phases * x_phase_stride(c)) *
+  const int d = panels_by_shift(c) ? 0 : c.reach.d - shift.d, h = panels_by_shift(c) ? 0 : c.reach.h - shift.h;
+  return ((d * e.h + h) * e.w + w / c.x_phases + w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
