@@ -45,10 +45,6 @@ struct MarchGemm {
         ptx::barrier_init(shared.panel_full(i), C.loaders * warps);
         ptx::barrier_init(shared.panel_empty(i), C.box_parts * warps);
       }
-      for (int i = 0; i < C.stage_buffers; ++i) {
-        ptx::barrier_init(shared.staged_full(i), C.box_parts * warps);
-        ptx::barrier_init(shared.staged_empty(i), warps);
-      }
       ptx::barrier_init_fence();
     }
     __syncthreads();
@@ -89,15 +85,16 @@ struct MarchGemm {
       for (int slice = march.x_first; slice < march.end; ++slice) {
         if (slice < march.x_end) Products::multiply(sum, scale, shared, operands, panel);
         if (slice >= march.first) {
-          ptx::barrier_wait(shared.staged_empty(staged.slot), staged.parity ^ 1);
+          Roles::wait_for_stored(staged.slot);
           staging.stage(p, shared.staged + staged.slot * march_staged_bytes(C), sum, shared.outputs, slice, scale);
-          __syncwarp();
-          release(shared.staged_full(staged.slot));
+          Roles::staged(staged.slot);
           staged.advance();
         }
         Staging::advance(sum);
       }
     }
+    for (int buffer = 0; buffer < C.stage_buffers; ++buffer)
+      Roles::wait_for_stored(buffer);  // nobody is left waited for
   }
 
   __device__ static void store(const ForwardParams& p, const Shared& shared) {
@@ -106,6 +103,7 @@ struct MarchGemm {
     if (threadIdx.x == Roles::storing) load_resident_weights<C, Tables>(p, shared.weights, shared.weights_resident());
     describe_channels(p, schedule, shared);
     Roles::channels_described();
+    for (int buffer = 0; buffer < C.stage_buffers; ++buffer) Roles::stored(buffer);
     Buffers staged;
     for (; !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);
@@ -113,10 +111,9 @@ struct MarchGemm {
       const Place place(p, tile);
 #pragma unroll 1
       for (int slice = march.first; slice < march.end; ++slice) {
-        ptx::barrier_wait(shared.staged_full(staged.slot), staged.parity);
+        Roles::wait_for_staged(staged.slot);
         Staging::store(p, shared.staged + staged.slot * march_staged_bytes(C), place, slice);
-        __syncwarp();
-        release(shared.staged_empty(staged.slot));
+        Roles::stored(staged.slot);
         staged.advance();
       }
     }

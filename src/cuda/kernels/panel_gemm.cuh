@@ -70,7 +70,7 @@ struct PanelGemm {
       }
       ptx::barrier_init(Shared::weights_resident(), 1);
       for (int i = 0; C.in_turns && i < multiplying_warpgroups(C); ++i) ptx::barrier_init(Shared::turn(i), warps);
-      for (int i = 0; i < clustered_barriers(C); ++i) ptx::barrier_init(Shared::sums_full(i), 1);
+      for (int i = 0; i < clustered_barriers(C); ++i) ptx::barrier_init(Shared::sums_full(i), warp_size);
       ptx::barrier_init_fence();
     }
     if constexpr (C.clustered)
@@ -84,6 +84,10 @@ struct PanelGemm {
     } else {
       if constexpr (multiplying_registers(C) > entry_registers(C)) ptx::registers_increase<multiplying_registers(C)>();
       multiply_and_store(p, shared);
+    }
+    if constexpr (C.clustered) {  // a block that others write to does not end
+      __syncwarp();
+      ptx::cluster_sync();
     }
   }
 

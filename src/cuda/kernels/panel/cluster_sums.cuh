@@ -2,7 +2,8 @@
 // of the other half to the same warp of the other block, where they lie in the memory that rows are staged in until
 // they are added. Half of the rows are one of a thread's two, or where these are paired, both of half of the lanes.
 //
-// A block that has received its last sums is not written to any more, and may end.
+// Every lane arrives for what it has written or read itself: where the assembler knows that lanes have not parted, it
+// leaves __syncwarp() out, and sanitizers do not see what one lane says for all.
 #pragma once
 
 #include "panel/shared.cuh"
@@ -26,7 +27,7 @@ struct ClusterSums {
     const u32 place_of_lane = C.row_pairs ? lane_index() % 16 * 16 : lane_index() * 8;
     const u32 own = ptx::shared_address(memory) + place_of_lane, other = u32(tile.split ^ 1);
     if (began) {  // rows of the tile before were staged there
-      if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_empty(warp), other));
+      ptx::cluster_arrive(ptx::address_in_block(Shared::sums_empty(warp), other));
       ptx::cluster_wait(Shared::sums_empty(warp), received.parity ^ 1);
     }
     began = true;
@@ -41,8 +42,7 @@ struct ClusterSums {
         ptx::cluster_store(to + place + 8, pair[2], pair[3]);
       }
     });
-    __syncwarp();
-    if (lane_index() == 0) ptx::cluster_arrive(ptx::address_in_block(Shared::sums_full(warp), other));
+    ptx::cluster_arrive(ptx::address_in_block(Shared::sums_full(warp), other));
     ptx::cluster_wait(Shared::sums_full(warp), received.parity);
     received.advance();
     // Which of the halves is stored is not known to the compiler: both get the sums.
