@@ -10,6 +10,9 @@
 // up by one slot. So x has no halo along the depth, no row of a product is idle however few the output channels are,
 // and a product is wide.
 //
+// Of what is staged every thread says for itself that it is written or read: where the assembler knows that lanes have
+// not parted, it leaves __syncwarp() out, and sanitizers do not see what one lane says for all.
+//
 // Loading warpgroups fill panels (panel/fill.cuh), one warpgroup stores what is staged, the others multiply, each its
 // own positions. Weights stay in shared memory. Layers of two dimensions march along their height.
 //
@@ -44,6 +47,10 @@ struct MarchGemm {
       for (int i = 0; i < C.panel_stages; ++i) {
         ptx::barrier_init(shared.panel_full(i), C.loaders * warps);
         ptx::barrier_init(shared.panel_empty(i), C.box_parts * warps);
+      }
+      for (int i = 0; i < C.stage_buffers; ++i) {
+        ptx::barrier_init(shared.staged_full(i), C.box_parts * warpgroup_size);
+        ptx::barrier_init(shared.staged_empty(i), warpgroup_size);
       }
       ptx::barrier_init_fence();
     }
@@ -85,16 +92,14 @@ struct MarchGemm {
       for (int slice = march.x_first; slice < march.end; ++slice) {
         if (slice < march.x_end) Products::multiply(sum, scale, shared, operands, panel);
         if (slice >= march.first) {
-          Roles::wait_for_stored(staged.slot);
+          ptx::barrier_wait(shared.staged_empty(staged.slot), staged.parity ^ 1);
           staging.stage(p, shared.staged + staged.slot * march_staged_bytes(C), sum, shared.outputs, slice, scale);
-          Roles::staged(staged.slot);
+          ptx::barrier_arrive(shared.staged_full(staged.slot));
           staged.advance();
         }
         Staging::advance(sum);
       }
     }
-    for (int buffer = 0; buffer < C.stage_buffers; ++buffer)
-      Roles::wait_for_stored(buffer);  // nobody is left waited for
   }
 
   __device__ static void store(const ForwardParams& p, const Shared& shared) {
@@ -103,7 +108,6 @@ struct MarchGemm {
     if (threadIdx.x == Roles::storing) load_resident_weights<C, Tables>(p, shared.weights, shared.weights_resident());
     describe_channels(p, schedule, shared);
     Roles::channels_described();
-    for (int buffer = 0; buffer < C.stage_buffers; ++buffer) Roles::stored(buffer);
     Buffers staged;
     for (; !schedule.done(); schedule.advance()) {
       const Tile tile = schedule.tile(p);
@@ -111,9 +115,9 @@ struct MarchGemm {
       const Place place(p, tile);
 #pragma unroll 1
       for (int slice = march.first; slice < march.end; ++slice) {
-        Roles::wait_for_staged(staged.slot);
+        ptx::barrier_wait(shared.staged_full(staged.slot), staged.parity);
         Staging::store(p, shared.staged + staged.slot * march_staged_bytes(C), place, slice);
-        Roles::stored(staged.slot);
+        ptx::barrier_arrive(shared.staged_empty(staged.slot));
         staged.advance();
       }
     }

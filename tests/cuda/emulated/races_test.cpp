@@ -37,15 +37,6 @@ constexpr Snippet snippets[] = {
         MAYBE ptx::named_sync(2, 64);
         if (threadIdx.x >= 32) sink = words[threadIdx.x - 32];)",
      "a store and a load"},
-    {"NamedBarrierWithoutWaiting", R"(
-        if (threadIdx.x < 32) {
-          words[threadIdx.x] = 1;
-          ptx::named_arrive(1, 64);
-        } else {
-          MAYBE ptx::named_sync(1, 64);
-          sink = words[threadIdx.x - 32];
-        })",
-     "a store and a load"},
     {"TwoStores", R"(
         if (threadIdx.x < 32) words[threadIdx.x] = 1;
         MAYBE __syncthreads();

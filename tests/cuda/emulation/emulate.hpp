@@ -159,13 +159,6 @@ inline void synchronize(NamedBarrier& barrier, int threads) {
   arrive_and_wait(barrier, threads, [&] { races::complete(barrier.meeting); });
   races::leave(barrier.meeting);
 }
-/// Arrives there without waiting.
-inline void arrive(NamedBarrier& barrier, int threads) {
-  races::arrive(barrier.meeting);
-  if (++barrier.arrived < threads) return;
-  races::complete(barrier.meeting);
-  barrier.arrived = 0, ++barrier.generation, ++state.progress;
-}
 inline unsigned warp() {
   return state.current->thread.x / 32;
 }

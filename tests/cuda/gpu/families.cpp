@@ -102,17 +102,17 @@ int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
   reference_on_gpu(g, c.shape, wide(expected.x), wide(expected.w), wide(expected.b), wide(expected.y));
   const Verdict verdict = run.check(tools, expected);
   seen.touched.insert(family_of(run.kernel_name()));
-  for (const auto& [part, name] : {std::pair{"_turned", "turn_x"},
-                                   {"_split", shared_sums},
-                                   {"_halves", halves},
-                                   {"_half_", half},
-                                   {"_l2", loaders},
-                                   {"_runs", whole_rows},
-                                   {"_mapped", mapped},
-                                   {"_once", once},
-                                   {"_shifts", shifts},
-                                   {"_cluster", clusters}})
-    if (run.kernel_name().find(part) != std::string::npos) seen.touched.insert(name);
+  for (const auto& [of_name, name] : {std::pair{"_turned", "turn_x"},
+                                      {"_split", shared_sums},
+                                      {"_halves", halves},
+                                      {"_half_", half},
+                                      {"_l2", loaders},
+                                      {"_runs", whole_rows},
+                                      {"_mapped", mapped},
+                                      {"_once", once},
+                                      {"_shifts", shifts},
+                                      {"_cluster", clusters}})
+    if (run.kernel_name().find(of_name) != std::string::npos) seen.touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
   std::printf("WRONG: %s: error %.2e worst %.1e bad %.0f unequal %lld stray %lld [%s]\n", c.name.c_str(),
               verdict.outcome.error, verdict.outcome.worst, verdict.outcome.bad,

@@ -21,20 +21,7 @@ struct MarchRoles {
   };
   __device__ static void wait_for_previous() { ptx::wait_for_previous(); }
   /// Who stores and who multiplies, once: the channels of the block are described.
-  __device__ static void channels_described() { ptx::named_sync(2, everyone); }
-
-  // Staged outputs go from all members to who stores, and buffers back to each of them.
-  __device__ static void staged(int buffer) { ptx::named_arrive(3 + buffer, everyone); }
-  __device__ static void wait_for_staged(int buffer) { ptx::named_sync(3 + buffer, everyone); }
-  __device__ static void stored(int buffer) {
-    for (int member = 0; member < C.box_parts; ++member) ptx::named_arrive(empty(buffer, member), 2 * warpgroup_size);
-  }
-  __device__ static void wait_for_stored(int buffer) { ptx::named_sync(empty(buffer, member()), 2 * warpgroup_size); }
-
- private:
-  static constexpr int everyone = warpgroup_size * (1 + C.box_parts);
-  __device__ static int empty(int buffer, int member) { return 3 + C.stage_buffers * (1 + member) + buffer; }
-  static_assert(3 + C.stage_buffers * (1 + C.box_parts) <= 16, "there are so many barriers");
+  __device__ static void channels_described() { ptx::named_sync(2, warpgroup_size * (1 + C.box_parts)); }
 };
 
 /// What becomes of the sums of a channel.
@@ -59,6 +46,8 @@ struct MarchShared {
   __device__ u32 weights_resident() const { return barriers; }
   __device__ u32 panel_full(int slot) const { return barriers + (1 + slot) * 8; }
   __device__ u32 panel_empty(int slot) const { return panel_full(C.panel_stages + slot); }
+  __device__ u32 staged_full(int buffer) const { return panel_full(2 * C.panel_stages + buffer); }
+  __device__ u32 staged_empty(int buffer) const { return staged_full(C.stage_buffers + buffer); }
 };
 
 }  // namespace tconv::device

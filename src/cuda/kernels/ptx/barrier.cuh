@@ -60,9 +60,5 @@ __device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.sha
 __device__ inline void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
-/// The same, and goes on: those who synchronise wait for it.
-__device__ inline void named_arrive(int name, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
-}
 
 }  // namespace tconv::device::ptx

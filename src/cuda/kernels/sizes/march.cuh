@@ -38,7 +38,7 @@ constexpr int march_staged_bytes(const GemmConfig& c) {
 }
 
 /// Shared memory: weights, panels, staged outputs, bias and scale of each channel, barriers.
-constexpr int march_barriers(const GemmConfig& c) { return 1 + 2 * c.panel_stages; }
+constexpr int march_barriers(const GemmConfig& c) { return 1 + 2 * c.panel_stages + 2 * c.stage_buffers; }
 constexpr int march_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.panel_stages * panel_bytes(slice_of(c)) + c.stage_buffers * march_staged_bytes(c) +
          slot_rows(c) * 8 + march_barriers(c) * 8;

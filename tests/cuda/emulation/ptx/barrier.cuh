@@ -48,6 +48,5 @@ inline void barrier_wait(u32 barrier, u32 parity) {
 }
 inline void async_proxy_fence() { emulation::races::fence(); }
 inline void named_sync(int name, int threads) { emulation::synchronize(emulation::state.named[name], threads); }
-inline void named_arrive(int name, int threads) { emulation::arrive(emulation::state.named[name], threads); }
 
 }  // namespace tconv::device::ptx
