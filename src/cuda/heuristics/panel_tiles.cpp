@@ -217,7 +217,7 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
 double turned_image_bytes(const GemmConfig& c, const Int3& boxes) {
   const double inputs =
       double(boxes.d * c.box.d + c.reach.d) * (boxes.h * c.box.h + c.reach.h) * device::x_extent(c).w;
-  return inputs * c.group_in * device::element_bytes(c) * device::weight_parts(c);
+  return inputs * c.x_phases * c.group_in * device::element_bytes(c) * device::weight_parts(c);
 }
 
 /// How many steps have the same shift along depth and height, where any type has several such shifts: as many for
@@ -385,8 +385,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     GemmConfig box = boxes[i];
     const Int3 all = boxes_of(box, shape);
     const bool shares = (all.d > 1 && box.reach.d > 0) || (all.h > 1 && box.reach.h > 0);
-    if (!box.turned || !shares || device::scales(box.math) || box.x_phases > 1 || box.images > 1 ||
-        box.shared_halo != Int3{0, 0, 0})
+    if (!box.turned || !shares || device::scales(box.math) || box.images > 1 || box.shared_halo != Int3{0, 0, 0})
       continue;
     if (turned_image_bytes(box, all) > most_turned_bytes) continue;
     box.turned_once = true;
@@ -394,10 +393,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   }
   // Where taps reach so far that most of a panel is halo, or none fits, each of their shifts has panels of its
   // own.
-  constexpr int far = 12;
   const int shift_steps = steps_of_a_shift(rows);
-  if (shift_steps > 0 && (1 + layer.reach.d) * (1 + layer.reach.h) >= far && !device::scales(layer.math) &&
-      layer.x_phases == 1 && !limits.exported) {
+  if (shift_steps > 0 && device::reaches_far(layer.reach) && !device::scales(layer.math) && !limits.exported) {
     std::vector<GemmConfig> by_shift;
     c = any_tile;
     c.turned = c.turned_once = true, c.panel_steps = shift_steps, c.x_channels_last = false;

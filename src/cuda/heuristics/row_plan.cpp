@@ -461,14 +461,25 @@ std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 
   return moved;
 }
 
-bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
+namespace {
+
+/// Whether threads can load x for panels: channels last in whole vectors.
+bool loads_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
   const bool x_last = plan.channel_rows && plan.channel_phases.count == 1;
-  const bool loads = !x_last || g.group_in % (4 * channels_per_word) == 0;
-  const bool stores = plan.channel_rows || device::are_whole_lines(plan.width_slots);
+  return !x_last || g.group_in % (4 * channels_per_word) == 0;
+}
+/// Whether a panel kernel has the rows, and stores them.
+bool stores_panels(const RowPlan& plan) {
+  return plan.rows() <= device::panel_rows && (plan.channel_rows || device::are_whole_lines(plan.width_slots));
+}
+
+}  // namespace
+
+bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
   // The loading threads hold the inputs of a box in registers. It may be as narrow as this.
   constexpr int64_t narrowest = 16, most_inputs = 1500;
   const int64_t inputs = plan.x_phases * (narrowest + plan.reach.w) * (1 + plan.reach.h) * (1 + plan.reach.d);
-  return plan.rows() <= device::panel_rows && loads && stores && inputs <= most_inputs;
+  return stores_panels(plan) && loads_panels(g, channels_per_word, plan) && inputs <= most_inputs;
 }
 
 bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_parts, const RowOrder& order,
@@ -480,19 +491,27 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   // Twice as many must take a quarter less: products become narrower, and rows of positions shorter.
   constexpr int least_rows = 16;  // only more are served by panels
   const double single = products_per_input(plan);
-  double most = plan.rows() > least_rows ? 0.8 * single : single;
-  for (const int x_phases : {2, 4, 8}) {
-    RowPlan candidate;
-    if (!make_wide_row_plan(g, channels_per_word, weight_parts, order, x_phases, candidate)) break;
-    if (candidate.rows() <= least_rows) continue;
-    // Lines of 16 rows instead of shorter ones are for layers that gain much by them: others were up to a fifth
-    // slower.
-    const bool longer = !order.channels && candidate.width_slots > 8 && plan.x_phases > 1;
-    const double limit = longer ? std::min(most, 0.4 * single) : most;
-    if (!suits_panels(g, channels_per_word, candidate) || products_per_input(candidate) > limit) continue;
-    most = 0.75 * products_per_input(candidate);
-    plan = std::move(candidate);
-  }
+  const RowPlan plain = plan;
+  const auto choose = [&](const auto& suits) {
+    double most = plain.rows() > least_rows ? 0.8 * single : single;
+    for (const int x_phases : {2, 4, 8}) {
+      RowPlan candidate;
+      if (!make_wide_row_plan(g, channels_per_word, weight_parts, order, x_phases, candidate)) break;
+      if (candidate.rows() <= least_rows) continue;
+      // Lines of 16 rows instead of shorter ones are for layers that gain much by them: others were up to a fifth
+      // slower.
+      const bool longer = !order.channels && candidate.width_slots > 8 && plan.x_phases > 1;
+      const double limit = longer ? std::min(most, 0.4 * single) : most;
+      if (!suits(candidate) || products_per_input(candidate) > limit) continue;
+      most = 0.75 * products_per_input(candidate);
+      plan = std::move(candidate);
+    }
+    return plan.x_phases > 1;
+  };
+  // Where taps reach too far for threads that fill panels, or channels are no vectors, x may be turned before.
+  if (!choose([&](const RowPlan& candidate) { return suits_panels(g, channels_per_word, candidate); }) &&
+      (device::reaches_far(plain.reach) || !loads_panels(g, channels_per_word, plain)))
+    choose(stores_panels);
   return true;
 }
 

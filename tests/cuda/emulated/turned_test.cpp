@@ -99,6 +99,34 @@ TEST_F(Emulation, TurnedOnceForAllBoxes) {
   EXPECT_EQ(families["panel turned once for all boxes"], int(std::size(layers)));
 }
 
+/// The same where positions are several inputs, which lie apart in panels.
+TEST_F(Emulation, SeveralInputsTurnedOnceForAllBoxes) {
+  struct Turned {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    const char* inputs;
+  };
+  using enum Layout;
+  const Turned layers[] = {
+      {2, 40, 24, {13, 41}, {3, 3}, {1, 1}, DType::f16, Precision::fp32, channels_first, "2"},
+      {2, 24, 8, {9, 70}, {4, 3}, {2, 1}, DType::f32, Precision::tf32, channels_first, "4"},
+      {3, 24, 8, {3, 7, 24}, {2, 3, 3}, {1, 1, 1}, DType::bf16, Precision::fp32, channels_first, "8"},
+  };
+  std::mt19937 rng(29);
+  set("TCONV_PREFER_PANELS", "once");
+  for (const Turned& turned : layers) {
+    set("TCONV_X_PHASES", turned.inputs);
+    Case c = case_of(turned, &turned - layers);
+    c.layer.padding = {1, 1, 0};
+    const std::string kernel = check(c, rng);
+    EXPECT_NE(kernel.find("_once"), std::string::npos) << kernel;
+    EXPECT_NE(kernel.find(std::string("_x") + turned.inputs), std::string::npos) << kernel;
+  }
+}
+
 /// Layers whose taps reach far along depth and height: a panel for each shift there. Among them strides whose
 /// phases differ in their shifts, and images much smaller than what taps reach.
 TEST_F(Emulation, PanelsOfOneShift) {
@@ -121,6 +149,9 @@ TEST_F(Emulation, PanelsOfOneShift) {
       {2, 20, 64, {6, 21}, {7, 4}, {2, 2}, {5, 3}, DType::f32, Precision::fp32, channels_last, 1, 1},
       {2, 32, 64, {6, 19}, {9, 5}, {3, 4}, {4, 1}, DType::f16, Precision::fp32, channels_first, 1, 1},
       {3, 136, 64, {2, 2, 3}, {3, 3, 2}, {1, 1, 1}, {2, 2, 2}, DType::f16, Precision::fp32, channels_first, 1, 1},
+      // Few channels: positions of several inputs.
+      {3, 20, 8, {2, 3, 20}, {3, 2, 3}, {2, 2, 2}, {4, 4, 4}, DType::f16, Precision::fp32, channels_first, 1, 1},
+      {2, 20, 8, {7, 33}, {9, 3}, {1, 1}, {2, 2}, DType::f32, Precision::tf32, channels_first, 2, 1},
   };
   std::mt19937 rng(23);
   set("TCONV_PREFER_PANELS", "shifts");

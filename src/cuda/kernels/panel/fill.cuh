@@ -110,7 +110,8 @@ struct PanelFill {
     __device__ void find(int type) {
       constexpr Int3 extent = x_extent(C);
       const auto take = [&](int offset) {
-        const int layer = offset / (extent.w * extent.h), row = offset / extent.w % extent.h;
+        const int position = C.x_phases == 1 ? offset : offset % x_phase_stride(C);
+        const int layer = position / (extent.w * extent.h), row = position / extent.w % extent.h;
         first_layer = min(first_layer, layer), end_layer = max(end_layer, layer + C.box.d);
         first_row = min(first_row, row), end_row = max(end_row, row + C.box.h);
       };
@@ -138,25 +139,28 @@ struct PanelFill {
     }
   }
 
-  /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer the rows that are read,
-  /// which follow one another. `to` is where its first layer and row would be.
+  /// Copies a panel out of x that was turned once for all boxes: of each slice, each input of a position and each layer
+  /// the rows that are read, which follow one another. `to` is where its first layer and row would be.
   __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, const Read& read, int chunk, u32 to,
                                        u32 full) {
-    constexpr int slices = weight_parts(C) * panel_slices(C);
+    constexpr int slices = weight_parts(C) * panel_slices(C), phases = C.x_phases;
     constexpr int layer_rows = x_extent(C).h;
     const Int3 all = turned_extent(C, p.boxes);
     const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
-    const i64 slice_bytes = i64(volume(all)) * 16;
-    const i64 first_row = (image * chunks + chunk) * slices * (i64(all.d) * all.h) +
+    const i64 phase_bytes = i64(volume(all)) * 16;
+    const i64 first_row = (image * chunks + chunk) * slices * phases * (i64(all.d) * all.h) +
                           (tile.origin.d - C.first_position.d) * all.h + tile.origin.h - C.first_position.h;
     const unsigned char* from = static_cast<const unsigned char*>(p.x) + (first_row + read.first_row) * row_bytes;
     const int bytes = (read.end_row - read.first_row) * row_bytes;
-    ptx::barrier_arrive_expect(full, slices * (read.end_layer - read.first_layer) * bytes);
+    ptx::barrier_arrive_expect(full, slices * phases * (read.end_layer - read.first_layer) * bytes);
     to += read.first_row * row_bytes;
 #pragma unroll 1
-    for (int slice = 0; slice < slices; ++slice, from += slice_bytes, to += panel_slice_bytes(C))
-      for (int d = read.first_layer; d < read.end_layer; ++d)
-        ptx::bulk_load(to + d * layer_rows * row_bytes, from + i64(d) * all.h * row_bytes, bytes, full);
+    for (int slice = 0; slice < slices; ++slice, to += panel_slice_bytes(C))
+#pragma unroll 1
+      for (int phase = 0; phase < phases; ++phase, from += phase_bytes)
+        for (int d = read.first_layer; d < read.end_layer; ++d)
+          ptx::bulk_load(to + phase * x_phase_stride(C) * 16 + d * layer_rows * row_bytes,
+                         from + i64(d) * all.h * row_bytes, bytes, full);
   }
 
   /// Copies panels that were turned before.

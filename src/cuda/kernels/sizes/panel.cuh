@@ -38,10 +38,10 @@ constexpr int panel_bytes(const GemmConfig& c) {
   return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 
-/// Copies that bring a panel of turned x: one, or where x was turned once for all boxes, one for each slice and each
-/// layer of the x tile along the depth.
+/// Copies that bring a panel of turned x: one, or where x was turned once for all boxes, one for each slice, each input
+/// of a position and each layer of the x tile along the depth.
 constexpr int panel_copies(const GemmConfig& c) {
-  return c.turned_once ? weight_parts(c) * panel_slices(c) * x_extent(c).d : 1;
+  return c.turned_once ? weight_parts(c) * panel_slices(c) * c.x_phases * x_extent(c).d : 1;
 }
 
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.

@@ -22,6 +22,8 @@ constexpr int x_lead(const GemmConfig& c) {
   const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
+/// Whether taps reach so far along depth and height that panels of one shift are weighed: most of others is halo.
+constexpr bool reaches_far(Int3 reach) { return (1 + reach.d) * (1 + reach.h) >= 12; }
 /// How far the halo of a box reaches along depth and height.
 constexpr int halo_depth(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.d; }
 constexpr int halo_height(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.h; }
