@@ -255,6 +255,8 @@ constexpr int x_lead(const GemmConfig& c) {
   const int v = x_alignment(c);
   return ((c.first_position.w - c.reach.w) % v + v) % v;
 }
+/// Whether taps reach so far along depth and height that panels of one shift are weighed: most of others is halo.
+constexpr bool reaches_far(Int3 reach) { return (1 + reach.d) * (1 + reach.h) >= 12; }
 /// How far the halo of a box reaches along depth and height.
 constexpr int halo_depth(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.d; }
 constexpr int halo_height(const GemmConfig& c) { return panels_by_shift(c) ? 0 : c.reach.h; }
@@ -2058,10 +2060,6 @@ __device__ inline void async_proxy_fence() { asm volatile("fence.proxy.async.sha
 __device__ inline void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
-/// The same, and goes on: those who synchronise wait for it.
-__device__ inline void named_arrive(int name, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
-}
 
 }  // namespace tconv::device::ptx
 // ---- panel/roles.cuh
@@ -2133,10 +2131,10 @@ constexpr int panel_bytes(const GemmConfig& c) {
   return round_up(panel_scale_place(c) + (scales(c.math) ? 16 + 16 * c.loaders : 0), 128);
 }
 
-/// Copies that bring a panel of turned x: one, or where x was turned once for all boxes, one for each slice and each
-/// layer of the x tile along the depth.
+/// Copies that bring a panel of turned x: one, or where x was turned once for all boxes, one for each slice, each input
+/// of a position and each layer of the x tile along the depth.
 constexpr int panel_copies(const GemmConfig& c) {
-  return c.turned_once ? weight_parts(c) * panel_slices(c) * x_extent(c).d : 1;
+  return c.turned_once ? weight_parts(c) * panel_slices(c) * c.x_phases * x_extent(c).d : 1;
 }
 
 // Who fills it: `lanes` threads side by side take units of one or two positions, the others further slices.
@@ -3239,7 +3237,8 @@ struct PanelFill {
     __device__ void find(int type) {
       constexpr Int3 extent = x_extent(C);
       const auto take = [&](int offset) {
-        const int layer = offset / (extent.w * extent.h), row = offset / extent.w % extent.h;
+        const int position = C.x_phases == 1 ? offset : offset % x_phase_stride(C);
+        const int layer = position / (extent.w * extent.h), row = position / extent.w % extent.h;
         first_layer = min(first_layer, layer), end_layer = max(end_layer, layer + C.box.d);
         first_row = min(first_row, row), end_row = max(end_row, row + C.box.h);
       };
@@ -3267,25 +3266,28 @@ struct PanelFill {
     }
   }
 
-  /// Copies a panel out of x that was turned once for all boxes: of each slice and each layer the rows that are read,
-  /// which follow one another. `to` is where its first layer and row would be.
+  /// Copies a panel out of x that was turned once for all boxes: of each slice, each input of a position and each layer
+  /// the rows that are read, which follow one another. `to` is where its first layer and row would be.
   __device__ static void copy_from_all(const ForwardParams& p, const Tile& tile, const Read& read, int chunk, u32 to,
                                        u32 full) {
-    constexpr int slices = weight_parts(C) * panel_slices(C);
+    constexpr int slices = weight_parts(C) * panel_slices(C), phases = C.x_phases;
     constexpr int layer_rows = x_extent(C).h;
     const Int3 all = turned_extent(C, p.boxes);
     const i64 image = (i64(tile.n) * p.boxes.w.by + tile.box_w) * C.groups + tile.group;
-    const i64 slice_bytes = i64(volume(all)) * 16;
-    const i64 first_row = (image * chunks + chunk) * slices * (i64(all.d) * all.h) +
+    const i64 phase_bytes = i64(volume(all)) * 16;
+    const i64 first_row = (image * chunks + chunk) * slices * phases * (i64(all.d) * all.h) +
                           (tile.origin.d - C.first_position.d) * all.h + tile.origin.h - C.first_position.h;
     const unsigned char* from = static_cast<const unsigned char*>(p.x) + (first_row + read.first_row) * row_bytes;
     const int bytes = (read.end_row - read.first_row) * row_bytes;
-    ptx::barrier_arrive_expect(full, slices * (read.end_layer - read.first_layer) * bytes);
+    ptx::barrier_arrive_expect(full, slices * phases * (read.end_layer - read.first_layer) * bytes);
     to += read.first_row * row_bytes;
 #pragma unroll 1
-    for (int slice = 0; slice < slices; ++slice, from += slice_bytes, to += panel_slice_bytes(C))
-      for (int d = read.first_layer; d < read.end_layer; ++d)
-        ptx::bulk_load(to + d * layer_rows * row_bytes, from + i64(d) * all.h * row_bytes, bytes, full);
+    for (int slice = 0; slice < slices; ++slice, to += panel_slice_bytes(C))
+#pragma unroll 1
+      for (int phase = 0; phase < phases; ++phase, from += phase_bytes)
+        for (int d = read.first_layer; d < read.end_layer; ++d)
+          ptx::bulk_load(to + phase * x_phase_stride(C) * 16 + d * layer_rows * row_bytes,
+                         from + i64(d) * all.h * row_bytes, bytes, full);
   }
 
   /// Copies panels that were turned before.
@@ -5138,7 +5140,7 @@ constexpr int march_staged_bytes(const GemmConfig& c) {
 }
 
 /// Shared memory: weights, panels, staged outputs, bias and scale of each channel, barriers.
-constexpr int march_barriers(const GemmConfig& c) { return 1 + 2 * c.panel_stages; }
+constexpr int march_barriers(const GemmConfig& c) { return 1 + 2 * c.panel_stages + 2 * c.stage_buffers; }
 constexpr int march_shared_bytes(const GemmConfig& c) {
   return 128 + resident_bytes(c) + c.panel_stages * panel_bytes(slice_of(c)) + c.stage_buffers * march_staged_bytes(c) +
          slot_rows(c) * 8 + march_barriers(c) * 8;
@@ -5553,11 +5555,11 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   const Int3 extent = turned_extent(c, p.boxes);
   // What is turned together: the x tile of a box, or once for all boxes, what those of all of them read.
   int inputs = x_inputs(c);
-  if (c.turned_once) t.boxes.d = 1, t.boxes.h = 1, inputs = volume(extent);
+  if (c.turned_once) t.boxes.d = 1, t.boxes.h = 1, inputs = c.x_phases * volume(extent);
   t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
   t.images = c.images, t.tile_inputs = inputs, t.unit = c.x_vector;
   t.tile_units = inputs / t.unit;
-  t.x_phases = c.x_phases, t.phase_stride = x_phase_stride(c);
+  t.x_phases = c.x_phases, t.phase_stride = c.turned_once ? volume(extent) : x_phase_stride(c);
   t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);
   t.slices = panel_slices(c);
   t.slice_stride = c.turned_once ? inputs : panel_slice_stride(c);
@@ -6314,7 +6316,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_15ede00c1800_sm{architecture}",
+        name=f"tconv_kb81_81a52f05a7f9_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

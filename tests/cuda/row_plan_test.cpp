@@ -246,8 +246,9 @@ TEST(RowPlan, FewRowsHaveSeveralInputsInAPosition) {
   EXPECT_EQ(inputs(64, 64, {1, 3, 3}, 1), 1);        // no row is idle
   EXPECT_EQ(inputs(64, 16, {1, 3, 1}, 1), 2);        // no step is shared, but the general kernel would be slower
   EXPECT_EQ(inputs(64, 16, {1, 2, 2}, 2), 1);        // nor here, where others serve
-  EXPECT_EQ(inputs(30, 32, {1, 3, 3}, 1, true), 1);  // panels cannot load
+  EXPECT_EQ(inputs(30, 32, {1, 3, 3}, 1, true), 2);  // threads cannot load panels, but x may be turned
   EXPECT_EQ(inputs(32, 32, {1, 3, 3}, 1, false, 2), 1);
+  EXPECT_EQ(inputs(85, 8, {5, 5, 5}, 1), 8);  // by panels of one shift: no other holds what they read
 }
 
 /// Positions that begin with the first output of every phase: of each output exactly one position and phase, at

@@ -173,9 +173,12 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
   const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
 
   // Prices are so much too low beside those of the warpgroups' kernels: most where x is loaded by single 16-bit
-  // elements.
-  constexpr double latency = 7000;
-  const double share = device::element_bytes(math) == 4 ? 1.7 : access.x_vector > 1 ? 2.5 : 5;
+  // elements, and where most of it is halo.
+  constexpr double latency = 7000, of_halo = 2.5;
+  const double share = (device::element_bytes(math) == 4 ? 1.7
+                        : access.x_vector > 1            ? 2.5
+                                                         : 5) *
+                       (device::reaches_far(c.reach) ? of_halo : 1);
   std::vector<TileChoice> choices;
   const auto consider = [&](const GemmConfig& candidate) {
     GemmConfig k = candidate;

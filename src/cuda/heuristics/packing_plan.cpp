@@ -53,7 +53,7 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   };
   const auto add_several_inputs = [&](Math as) {
     if (options.inputs == 0 && !options.exported && plan_wide(as, 0) && rows.x_phases > 1 &&
-        suits_warpgroups(geometry, as, rows))
+        (suits_warpgroups(geometry, as, rows) || may_suit_warpgroups(geometry, as, rows)))
       add(true, as);
   };
   const device::ChannelPhases phases =
@@ -62,7 +62,8 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   // Where channels are few, for layers that no other plan has enough rows for.
   const auto add_channel_phases = [&](Math as) {
     const bool served = std::ranges::any_of(plans, [&](const PackingPlan& plan) {
-      return plan.kernels == Kernels::warpgroups && plan.math == as && plan.view == View::plain;
+      return plan.kernels == Kernels::warpgroups && plan.math == as && plan.view == View::plain &&
+             suits_warpgroups(geometry, as, plan.rows);
     });
     if (served && !has_many_phases(geometry) && !options.any_phases) return;
     if (phases.count > 1 && options.warpgroups && !last && !options.exported && options.inputs == 0 &&

@@ -325,8 +325,9 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
   const int64_t steps = int64_t(of_lines.d[std::size_t(d)].size() * of_lines.h[std::size_t(h)].size()) *
                         (g.kernel[2] + plan.width_phases - 1) / plan.width_phases;
   const int64_t row_bytes = steps * octets * 32 * weight_parts;
-  // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other.
-  const bool panels = x_phases > 1 || channel_rows || plan.whole_rows ||
+  // The panel kernel has 64 rows in any case, and in 16 bits and channels last it is ahead of the other, which has
+  // no pairs of steps.
+  const bool panels = x_phases > 1 || channel_rows || plan.whole_rows || plan.paired ||
                       (channels_per_word == 2 && device::are_whole_lines(plan.width_slots));
   const int most_rows = row_bytes * 128 <= resident_limit && !panels ? 128 : std::max(64, plan.width_slots);
 

@@ -132,10 +132,8 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
 }
 
-bool may_suit_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
-  const int per_word = channels_per_word(math);
-  return math != Math::fp32 && g.group_in >= 4 * per_word && rows.rows() > 16 &&
-         words_summed(g, per_word, rows) >= 8;
+bool may_suit_warpgroups(const Geometry&, Math math, const RowPlan& rows) {
+  return math != Math::fp32 && !device::scales(math) && rows.rows() > 16;
 }
 
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {

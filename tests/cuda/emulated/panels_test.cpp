@@ -112,6 +112,37 @@ TEST_F(Emulation, PairsOfSteps) {
   EXPECT_EQ(families["panel of paired steps"], int(std::size(layers)));
 }
 
+/// One to three input channels: most of an octet is channels that are not there.
+TEST_F(Emulation, FewInputChannels) {
+  struct Few {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision;
+    Layout layout;
+    const char* panels;  // that are preferred
+  };
+  using enum Layout;
+  const Few layers[] = {
+      {1, 1, 44, {150}, {8}, {2}, DType::f16, Precision::fp32, channels_first, "1"},
+      {1, 2, 40, {97}, {13}, {5}, DType::bf16, Precision::fp32, channels_first, "1"},
+      {2, 3, 24, {5, 31}, {4, 6}, {4, 2}, DType::f16, Precision::fp32, channels_last, "1"},
+      {3, 3, 20, {4, 5, 7}, {4, 3, 1}, {5, 2, 4}, DType::f16, Precision::fp32, channels_first, "turned"},
+      {2, 1, 33, {6, 29}, {4, 2}, {3, 2}, DType::f32, Precision::tf32, channels_first, "1"},
+      {1, 3, 24, {120}, {5}, {4}, DType::f32, Precision::tf32, channels_first, "1"},
+      {2, 2, 20, {5, 9}, {3, 3}, {2, 2}, DType::f32, Precision::tf32, channels_last, "turned"},
+  };
+  std::mt19937 rng(31);
+  set("TCONV_X_PHASES", "1");
+  for (const Few& few : layers) {
+    set("TCONV_PREFER_PANELS", few.panels);
+    Case c = case_of(few, &few - layers);
+    for (std::size_t d = 0; d < std::size_t(c.layer.dims); ++d) c.layer.padding[d] = c.layer.kernel[d] > 2;
+    EXPECT_NE(check(c, rng).find("panel"), std::string::npos) << c.text;
+  }
+  EXPECT_EQ(families["panel of paired steps"], int(std::size(layers)));
+}
+
 /// Layers of so many phases along the width that a line takes all 16 rows of a warp: with and without padding of
 /// it, with phases that have no taps, of rows, joined rows and flat products.
 TEST_F(Emulation, WideStrides) {
