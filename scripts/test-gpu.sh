@@ -50,7 +50,8 @@ run() {
       TCONV_PREFER_PANELS=2 "$check" sweep 200 11 &&
       TCONV_PREFER_MARCH=1 "$check" sweep 200 12 && TCONV_PREFER_PANELS=once "$check" sweep 200 13 &&
       TCONV_PREFER_PANELS=mapped "$check" sweep 200 14 && TCONV_PREFER_PANELS=clusters "$check" sweep 200 15 &&
-      TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 && TCONV_PREFER_PANELS=phases "$check" sweep 200 17 &&
+      TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 &&
+      TCONV_PREFER_PANELS=mapped_clusters "$check" sweep 200 19 && TCONV_PREFER_PANELS=phases "$check" sweep 200 17 &&
       TCONV_PREFER_PANELS=shifts "$check" sweep 200 18 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;

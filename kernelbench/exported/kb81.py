@@ -3326,9 +3326,10 @@ struct PanelFill {
     ptx::wait_for_previous();
     Ring<C.panel_stages> panel;
     Tile tile;
-    for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance())
+    for (Schedule schedule(p, Roles::team()); schedule.seek_products(p, tile); schedule.advance()) {
+      const int first = first_chunk(C, tile.split), end = first_chunk(C, tile.split + 1);
 #pragma unroll 1
-      for (int chunk = 0; chunk < chunks; ++chunk, panel.advance()) {
+      for (int chunk = first; chunk < end; ++chunk, panel.advance()) {
         const u32 full = shared.panel_full(panel.slot);
         u32 to = ptx::shared_address(shared.panels) + panel.slot * panel_bytes(C);
         ptx::barrier_wait(shared.panel_empty(panel.slot), panel.parity ^ 1);
@@ -3341,6 +3342,7 @@ struct PanelFill {
             ptx::tensor_load(to, p.x_map, at.position, chunk * mapped_channels(C), tile.group, at.image, full);
           }
       }
+    }
   }
 
  private:
@@ -6316,7 +6318,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_81a52f05a7f9_sm{architecture}",
+        name=f"tconv_kb81_abd362c83f08_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -14,11 +14,12 @@ struct NamedPanels {
 constexpr NamedPanels named_panels[] = {
     {"turned", {.turned = true}},                                         // x that is turned before
     {"once", {.turned = true, .turned_once = true}},                      // and once for all boxes
-    {"shifts", {.turned = true, .turned_once = true, .by_shift = true}},  // a panel for each shift of rows
+    {"shifts", {.turned = true, .by_shift = true, .turned_once = true}},  // a panel for each shift of rows
     {"mapped", {.mapped = true}},                                         // x that is copied as it lies
     {"split", {.turned = true, .depth_splits = 2}},                       // tiles that share sums
     {"clusters", {.clustered = true}},                                    // two of them, as blocks of a cluster
-    {"turned_clusters", {.turned = true, .clustered = true}},             // the same of turned x
+    {"mapped_clusters", {.mapped = true, .clustered = true}},             // of mapped x
+    {"turned_clusters", {.turned = true, .clustered = true}},             // of turned x
     {"turns", {.in_turns = true}},                                        // warpgroups that multiply in turns
     {"joined", {.product_rows = 2}},                                      // products that cover several rows
     {"runs", {.whole_rows = true}},                                       // several rows of outputs in one run
@@ -50,7 +51,7 @@ Preferences preferences() {
 bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c) {
   return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
          c.clustered == preferred.clustered && c.turned_once >= preferred.turned_once &&
-         device::panels_by_shift(c) >= preferred.by_shift && c.in_turns >= preferred.in_turns &&
+         device::panels_by_shift(c) == preferred.by_shift && c.in_turns >= preferred.in_turns &&
          c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
          c.whole_rows >= preferred.whole_rows && (c.channel_phases.count > 1) >= preferred.channel_phases &&
          c.loaders >= preferred.loaders;

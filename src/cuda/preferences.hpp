@@ -22,8 +22,8 @@ namespace tconv::cuda {
 
 /// The least that a tile of the panel kernel must have to be preferred.
 struct PreferredPanels {
-  bool turned = false, mapped = false, clustered = false;  // exactly so, not at least
-  bool turned_once = false, by_shift = false, in_turns = false, whole_rows = false, channel_phases = false;
+  bool turned = false, mapped = false, clustered = false, by_shift = false;  // exactly so, not at least
+  bool turned_once = false, in_turns = false, whole_rows = false, channel_phases = false;
   int depth_splits = 1, product_rows = 1, loaders = 1;
   int members = 1;  // where any has so many
 };

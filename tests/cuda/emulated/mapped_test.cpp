@@ -46,6 +46,29 @@ TEST_F(Emulation, MappedPanels) {
   print_families();
 }
 
+/// Two tiles share the chunks of a sum as blocks of a cluster: each copies its own.
+TEST_F(Emulation, MappedPanelsOfClusters) {
+  struct Mapped {
+    int dims, in, out;
+    Extents input, kernel, stride;
+    DType dtype;
+    Precision precision = Precision::fp32;
+    Layout layout = Layout::channels_first;
+  };
+  const Mapped layers[] = {{2, 42, 9, {4, 16}, {6, 4}, {6, 5}, DType::bf16},
+                           {2, 128, 64, {4, 8}, {2, 2}, {2, 2}, DType::f16},
+                           {1, 200, 40, {48}, {4}, {4}, DType::f16},
+                           {3, 80, 32, {2, 4, 8}, {2, 2, 2}, {2, 2, 2}, DType::f16}};
+  std::mt19937 rng(3);
+  set("TCONV_PREFER_PANELS", "mapped_clusters");
+  for (const Mapped& mapped : layers) {
+    Case c = case_of(mapped, &mapped - layers);
+    c.multiprocessors = 40;
+    const std::string kernel = check(c, rng);
+    EXPECT_NE(kernel.find("_cluster_mapped"), std::string::npos) << kernel;
+  }
+}
+
 /// A map that the driver refuses leaves the layer to a kernel without one.
 TEST_F(Emulation, RefusedMaps) {
   std::mt19937 rng(2);

@@ -168,6 +168,26 @@ TEST_F(Emulation, PanelsOfOneShift) {
   EXPECT_EQ(families["panel of one shift"], int(std::size(layers)));
 }
 
+/// The same where x is turned once for all boxes, and in panels of one shift.
+TEST_F(Emulation, TilesThatShareSumsOfPanelsCutOut) {
+  std::mt19937 rng(37);
+  for (const char* kind : {"once", "shifts"})
+    for (const DType dtype : {DType::f16, DType::f32}) {
+      set("TCONV_PREFER_PANELS", kind);
+      Case c;
+      Layer& l = c.layer;
+      l.dims = 3, l.in_channels = 136, l.out_channels = 32, l.kernel = {3, 3, 2}, l.dtype = dtype;
+      l.dilation = {2, 2, 1}, l.precision = Precision::tf32;
+      if (dtype == DType::f16) l.precision = Precision::fp32;
+      c.input = {3, 3, 6}, c.batch = 1, c.multiprocessors = 132, c.text = kind;
+      const std::string kernel = check(c, rng);
+      EXPECT_NE(kernel.find(std::string("_turned_") + kind), std::string::npos) << kernel;
+      EXPECT_TRUE(kernel.find("_split") != std::string::npos || kernel.find("_cluster") != std::string::npos)
+          << kernel;
+      std::puts(kernel.c_str());
+    }
+}
+
 /// Few positions and many channels: tiles that share sums, of equally many chunks and not.
 TEST_F(Emulation, TilesThatShareSums) {
   struct Split {

@@ -154,6 +154,7 @@ int families(const std::string& only) {
                              {"TCONV_PREFER_PANELS", "shifts", "_shifts"},
                              {"TCONV_PREFER_PANELS", "clusters", "_cluster"},
                              {"TCONV_PREFER_PANELS", "turned_clusters", "_cluster"},
+                             {"TCONV_PREFER_PANELS", "mapped_clusters", "_cluster"},
                              {"TCONV_PREFER_MARCH", "1", "march"},
                              {"", "", ""}};
   for (const auto& [asked, value, part] : all_asked) {
