@@ -1,5 +1,7 @@
 #include "cuda/engine.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <mutex>
 
 #include "cuda/codegen.hpp"
@@ -77,6 +79,7 @@ class CudaBinding final : public EngineBinding {
     GemmConfig config;
     std::shared_ptr<const Kernel> kernel, turn;
     const Packing* packing = nullptr;
+    Shape part;  // of the batch, as much as a launch takes
   };
   const Gemm& gemm_for(const Access& access) const;
   void run_gemm(const Operands& operands, const RunOptions& options) const;
@@ -126,7 +129,7 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
   }
   const Access access = dense_access(s.geometry, shape, s.layer.dtype, s.layer.layout);
   const Gemm& gemm = gemm_for(access);
-  if (gemm.turn) turned_bytes_ = turned_bytes(gemm.packing->plan.view, gemm.config, shape_);
+  if (gemm.turn) turned_bytes_ = turned_bytes(gemm.packing->plan.view, gemm.config, gemm.part);
 }
 
 class CudaPlan final : public EnginePlan {
@@ -158,12 +161,19 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   auto gemm = std::make_unique<Gemm>();
   // Workspace is measured out for the first view, of aligned tensors: others turn x where it is enough for them.
   const auto workspace = gemms_.empty() ? std::nullopt : std::optional(turned_bytes_);
-  if (const ChosenTile chosen = s.tiles.choose(s.packings, shape_, access, workspace); chosen.packing) {
-    gemm->config = chosen.tile.config, gemm->packing = chosen.packing;
+  // Where there is no tile but of turned x, and not workspace for all of it, images are taken a few at a time.
+  Shape part = shape_;
+  ChosenTile chosen = s.tiles.choose(s.packings, part, access, workspace);
+  while (!chosen.packing && part.batch > 1) {
+    part.batch = (part.batch + 1) / 2;
+    chosen = s.tiles.choose(s.packings, part, access, workspace);
+  }
+  if (chosen.packing) {
+    gemm->config = chosen.tile.config, gemm->packing = chosen.packing, gemm->part = part;
     gemm->kernel = get_kernel(forward_request(gemm->config, chosen.packing->plan.rows), s.device);
     if (gemm->config.turned) {
       const device::TurnParams turn =
-          device::turn_params(gemm->config, forward_params(chosen.packing->plan.view, gemm->config, shape_));
+          device::turn_params(gemm->config, forward_params(chosen.packing->plan.view, gemm->config, part));
       gemm->turn = get_kernel(turn_request(gemm->config, access, turn.item_slices), s.device);
     }
   }
@@ -186,21 +196,27 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     s.packings.pack(*gemm.packing, *o.weight, reinterpret_cast<void*>(workspace), options.stream);
     packed = reinterpret_cast<const void*>(workspace), workspace += aligned_up(s.packings.bytes());
   }
-  device::ForwardParams params =
-      forward_params(gemm.packing->plan.view, c, shape_, image_strides(*o.input), image_strides(*o.output));
-  params.x = o.input->data, params.y = o.output->data;
   const unsigned char* const memory = static_cast<const unsigned char*>(packed);
-  params.weight = reinterpret_cast<const unsigned*>(memory + gemm.packing->offset);
-  params.scales = reinterpret_cast<const float*>(memory + gemm.packing->scales);
-  params.bias = o.bias ? o.bias->data : nullptr;
-  if (c.turned) {
-    device::TurnParams turn = device::turn_params(c, params);
-    device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
-    gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
+  for (int64_t n = 0; n < shape_.batch; n += gemm.part.batch) {
+    Shape part = gemm.part;
+    part.batch = std::min(part.batch, shape_.batch - n);
+    device::ForwardParams params =
+        forward_params(gemm.packing->plan.view, c, part, image_strides(*o.input), image_strides(*o.output));
+    const int64_t element = int64_t(size_of(s.layer.dtype));
+    params.x = static_cast<const std::byte*>(o.input->data) + n * o.input->strides[0] * element;
+    params.y = static_cast<std::byte*>(o.output->data) + n * o.output->strides[0] * element;
+    params.weight = reinterpret_cast<const unsigned*>(memory + gemm.packing->offset);
+    params.scales = reinterpret_cast<const float*>(memory + gemm.packing->scales);
+    params.bias = o.bias ? o.bias->data : nullptr;
+    if (c.turned) {
+      device::TurnParams turn = device::turn_params(c, params);
+      device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
+      gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
+    }
+    if (launch_forward(*gemm.kernel, c, params, s.device, options.stream)) continue;
+    notice("the driver refused to describe an input to the GPU's copy engine; a slower kernel serves");
+    return run_generic(o, options);
   }
-  if (launch_forward(*gemm.kernel, c, params, s.device, options.stream)) return;
-  notice("the driver refused to describe an input to the GPU's copy engine; a slower kernel serves");
-  run_generic(o, options);
 }
 
 void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {

@@ -44,6 +44,7 @@ Preferences preferences() {
   result.no_march = is_set("TCONV_NO_MARCH");
   result.march = is_set("TCONV_PREFER_MARCH");
   if (const char* const inputs = std::getenv("TCONV_X_PHASES")) result.inputs = std::max(1, std::atoi(inputs));
+  if (const char* const bytes = std::getenv("TCONV_MOST_TURNED_BYTES")) result.turned_bytes = std::atoi(bytes);
   if (const char* const panels = std::getenv("TCONV_PREFER_PANELS")) result.panels = panels_named(panels);
   return result;
 }

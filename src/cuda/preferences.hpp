@@ -30,7 +30,8 @@ struct PreferredPanels {
 
 struct Preferences {
   bool no_warpgroups = false, no_halves = false, halves = false, no_march = false, march = false;
-  int inputs = 0;  // of a position; 0: nobody asks
+  int inputs = 0;                   // of a position; 0: nobody asks
+  std::optional<int> turned_bytes;  // of workspace, for tests
   std::optional<PreferredPanels> panels;
 };
 

@@ -10,10 +10,12 @@
 namespace tconv::cuda {
 
 DeviceLimits limits_of(const DeviceProperties& device) {
-  return {.multiprocessors = device.multiprocessors,
-          .shared_per_block = device.shared_per_block,
-          .shared_per_multiprocessor = device.shared_per_multiprocessor,
-          .exported = device.exported};
+  DeviceLimits limits{.multiprocessors = device.multiprocessors,
+                      .shared_per_block = device.shared_per_block,
+                      .shared_per_multiprocessor = device.shared_per_multiprocessor,
+                      .exported = device.exported};
+  if (const auto bytes = preferences().turned_bytes) limits.most_turned_bytes = *bytes;
+  return limits;
 }
 
 TileChooser::TileChooser(const Layer& layer, const DeviceProperties& device)

@@ -23,6 +23,7 @@ struct DeviceLimits {
   int shared_per_block = 227 * 1024;
   int shared_per_multiprocessor = 228 * 1024;
   bool exported = false;  // a tile is to serve every size, without workspace that x could be turned into
+  double most_turned_bytes = 1 << 30;  // of workspace
 };
 
 /// How memory looks to the kernel; the same for all shapes with the same alignment.

@@ -25,7 +25,6 @@ int least_columns(const GemmConfig& c) {
   return c.x_phases > 1 ? 8 : 32;
 }
 
-constexpr double most_turned_bytes = 1 << 30;  // of workspace
 constexpr int most_product_rows = 16;
 constexpr int most_panels = 6;    // slots
 constexpr int most_splits = 16;   // tiles that share a sum
@@ -247,7 +246,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   if (rows.rows() > device::panel_rows || !stores) return choices;
   const Steps steps(rows);
   const auto consider = [&](GemmConfig c) {
-    if (c.turned && turned_panel_bytes(c, shape) > most_turned_bytes) return;
+    if (c.turned && turned_panel_bytes(c, shape) > limits.most_turned_bytes) return;
     const auto price = [&] {
       for (const bool turns : {false, true}) {
         c.in_turns = turns;
@@ -387,7 +386,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     const bool shares = (all.d > 1 && box.reach.d > 0) || (all.h > 1 && box.reach.h > 0);
     if (!box.turned || !shares || device::scales(box.math) || box.images > 1 || box.shared_halo != Int3{0, 0, 0})
       continue;
-    if (turned_image_bytes(box, all) > most_turned_bytes) continue;
+    if (turned_image_bytes(box, all) > limits.most_turned_bytes) continue;
     box.turned_once = true;
     boxes.push_back(box);
   }
@@ -406,7 +405,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       add_flat(c, positions, shape, joins, by_shift);
     }
     std::ranges::copy_if(by_shift, std::back_inserter(boxes), [&](const GemmConfig& box) {
-      return box.images == 1 && turned_image_bytes(box, boxes_of(box, shape)) <= most_turned_bytes;
+      return box.images == 1 && turned_image_bytes(box, boxes_of(box, shape)) <= limits.most_turned_bytes;
     });
   }
   if (rows.whole_rows) std::erase_if(boxes, [](const GemmConfig& box) { return !box.whole_rows; });

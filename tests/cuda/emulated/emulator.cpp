@@ -78,6 +78,7 @@ Emulator::~Emulator() {
 }
 
 void Emulator::launch(const KernelRequest& request, unsigned blocks, unsigned threads, const void* params) {
+  ++launched[request.entry];
   compiled(request)(blocks, threads, params);
 }
 

@@ -15,7 +15,8 @@ class Emulator : public KernelRecord {
   Emulator();
   ~Emulator() override;
 
-  bool refuses_maps = false;  // as a driver may
+  bool refuses_maps = false;            // as a driver may
+  std::map<std::string, int> launched;  // kernels, by entry
 
   bool takes_maps() const override { return !refuses_maps; }
   void launch(const KernelRequest& request, unsigned blocks, unsigned threads, const void* params) override;

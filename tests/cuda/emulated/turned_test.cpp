@@ -168,6 +168,22 @@ TEST_F(Emulation, PanelsOfOneShift) {
   EXPECT_EQ(families["panel of one shift"], int(std::size(layers)));
 }
 
+/// A layer that has no tile but of turned x, and more images than workspace has room for: a few at a time.
+TEST_F(Emulation, ImagesTurnedAFewAtATime) {
+  std::mt19937 rng(41);
+  set("TCONV_MOST_TURNED_BYTES", "4000000");
+  Case c;
+  Layer& l = c.layer;
+  l.dims = 3, l.in_channels = 32, l.out_channels = 24, l.kernel = {5, 5, 3}, l.dtype = DType::f16, l.bias = true;
+  l.dilation = {4, 4, 1};
+  c.input = {2, 2, 20}, c.batch = 5, c.text = "five images";
+  const std::string kernel = check(c, rng);
+  EXPECT_NE(kernel.find("_turned_shifts"), std::string::npos) << kernel;
+  const int turns = emulator.launched["turn"] + emulator.launched["turn_slices"];
+  EXPECT_GE(turns, 3);
+  EXPECT_EQ(turns % 3, 0) << "two, two and one";
+}
+
 /// The same where x is turned once for all boxes, and in panels of one shift.
 TEST_F(Emulation, TilesThatShareSumsOfPanelsCutOut) {
   std::mt19937 rng(37);
