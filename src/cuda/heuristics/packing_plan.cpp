@@ -53,7 +53,7 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   };
   const auto add_several_inputs = [&](Math as) {
     if (options.inputs == 0 && !options.exported && plan_wide(as, 0) && rows.x_phases > 1 &&
-        (suits_warpgroups(geometry, as, rows) || may_suit_warpgroups(geometry, as, rows)))
+        (suits_warpgroups(geometry, as, rows) || may_suit_warpgroups(as, rows)))
       add(true, as);
   };
   const device::ChannelPhases phases =
@@ -92,7 +92,7 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   if (!(options.warpgroups && add_wide(math)) &&
       make_row_plan(geometry, device::channels_per_word(math), 4, rows)) {
     add(false, math);
-    if (options.warpgroups && !options.exported && plan_wide(math, 1) && may_suit_warpgroups(geometry, math, rows))
+    if (options.warpgroups && !options.exported && plan_wide(math, 1) && may_suit_warpgroups(math, rows))
       add(true, math);
   }
   if (!options.warpgroups) return plans;

@@ -393,7 +393,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   // Where taps reach so far that most of a panel is halo, or none fits, each of their shifts has panels of its
   // own.
   const int shift_steps = steps_of_a_shift(rows);
-  if (shift_steps > 0 && device::reaches_far(layer.reach) && !device::scales(layer.math) && !limits.exported) {
+  constexpr int most_reach = 0xffff;  // what a table has bits for (codegen.cpp)
+  if (shift_steps > 0 && std::max(layer.reach.d, layer.reach.h) <= most_reach &&
+      device::reaches_far(layer.reach) && !device::scales(layer.math) && !limits.exported) {
     std::vector<GemmConfig> by_shift;
     c = any_tile;
     c.turned = c.turned_once = true, c.panel_steps = shift_steps, c.x_channels_last = false;

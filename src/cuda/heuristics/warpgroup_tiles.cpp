@@ -132,8 +132,8 @@ bool suits_warpgroups(const Geometry& g, Math math, const RowPlan& rows) {
   return rows.rows() >= (long_sums ? 16 : 17) && depth >= (panels ? 8 : 24);
 }
 
-bool may_suit_warpgroups(const Geometry&, Math math, const RowPlan& rows) {
-  return math != Math::fp32 && !device::scales(math) && rows.rows() > 16;
+bool may_suit_warpgroups(Math math, const RowPlan& rows) {
+  return !device::scales(math) && rows.rows() > 16;
 }
 
 double warpgroup_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const DeviceLimits& limits) {

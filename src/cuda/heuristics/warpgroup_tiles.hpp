@@ -19,7 +19,7 @@ namespace tconv::cuda {
 /// halves: whether they serve at all, and sums are of so many products that they are as accurate as those of fp32.
 bool suits_warpgroups(const Geometry& geometry, device::Math math, const RowPlan& rows);
 /// Whether they may be, where the shape decides: panels store short sums faster.
-bool may_suit_warpgroups(const Geometry&, device::Math math, const RowPlan& rows);
+bool may_suit_warpgroups(device::Math math, const RowPlan& rows);
 
 /// All tiles that fit, cheapest first.
 std::vector<TileChoice> price_warpgroup_tiles(const Geometry& geometry, device::Math math, const RowPlan& rows,

@@ -131,6 +131,8 @@ TEST_F(Emulation, FewInputChannels) {
       {2, 1, 33, {6, 29}, {4, 2}, {3, 2}, DType::f32, Precision::tf32, channels_first, "1"},
       {1, 3, 24, {120}, {5}, {4}, DType::f32, Precision::tf32, channels_first, "1"},
       {2, 2, 20, {5, 9}, {3, 3}, {2, 2}, DType::f32, Precision::tf32, channels_last, "turned"},
+      {1, 3, 24, {90}, {5}, {4}, DType::f32, Precision::fp32, channels_first, "1"},
+      {2, 3, 40, {4, 14}, {2, 3}, {2, 2}, DType::f32, Precision::fp32, channels_last, "turned"},
   };
   std::mt19937 rng(31);
   set("TCONV_X_PHASES", "1");
