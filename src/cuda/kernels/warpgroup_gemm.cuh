@@ -213,12 +213,13 @@ struct WarpgroupGemm {
 
     __device__ explicit Products(const Shared& s) : shared(s) {
       const int first = Multipliers::thread() / warp_size * 16 + lane_index() / 4;
+      // Lanes without positions read what others do, the last eight as well.
+      constexpr int last = box_positions(C) - (halves_follow ? 9 : 1);
 #pragma unroll
       for (int m = 0; m < position_tiles; ++m)
 #pragma unroll
         for (int half = 0; half < (halves_follow ? 1 : 2); ++half)
-          column[m][half] = lane_index() % 4 * X::word_stride +
-                            X::column_offset(min(m * 64 + first + half * 8, box_positions(C) - 1));
+          column[m][half] = lane_index() % 4 * X::word_stride + X::column_offset(min(m * 64 + first + half * 8, last));
     }
 
     /// Reads the operand of one step, the `place`th of its batch.

@@ -4,6 +4,19 @@
 namespace tconv::cuda::emulated {
 namespace {
 
+/// A box of three quarters of the positions that products of warpgroup_gemm have: what lanes read beyond it is not
+/// used, but must be of the same x tile, for others may be writing what lies behind.
+TEST_F(Emulation, LanesBeyondTheBox) {
+  std::mt19937 rng(3);
+  set("TCONV_NO_HALVES", "1");
+  Case c;
+  Layer& l = c.layer;
+  l.dims = 3, l.in_channels = 48, l.out_channels = 17, l.layout = Layout::channels_last;
+  l.kernel = {3, 2, 2}, l.stride = {4, 1, 1}, l.dilation = {1, 1, 3}, l.output_padding = {1, 0, 1};
+  c.input = {6, 2, 8}, c.batch = 2, c.multiprocessors = 2, c.text = "three rows of 16";
+  EXPECT_NE(check(c, rng).find("warpgroup_gemm_fp32_72x1.3.16"), std::string::npos);
+}
+
 /// Layers whose products cover several rows of positions, and layers whose warpgroups multiply in turns.
 TEST_F(Emulation, JoinedRowsAndTurns) {
   struct Joined {
