@@ -49,14 +49,47 @@ constexpr int max_of(int a, int b) { return a > b ? a : b; }
 constexpr int min_of(int a, int b) { return a < b ? a : b; }
 constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
 
-/// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
-/// warp read four rows of eight words from 32 different banks.
-constexpr int pad_to_bank(int value, int residue) { return value + ((residue - value) % 32 + 32) % 32; }
+/// The smallest number at or above `value` that is `residue` modulo the number of banks: strides with residue 8 let a
+/// warp read four rows of eight words from 32 different banks. Of 64-bit words there are 16.
+constexpr int pad_to_bank(int value, int residue, int banks = 32) {
+  return value + ((residue - value) % banks + banks) % banks;
+}
 
 constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 
 constexpr int warp_size = 32;
 constexpr int warpgroup_size = 128;
+
+}  // namespace tconv::device
+// ---- base.cuh
+// What every device file needs: fixed-width integers, small helpers, the vocabulary of positions.
+//
+// The device sources include no header but each other: they are compiled at run time, on machines
+// that may have no CUDA toolkit.
+
+
+namespace tconv::device {
+
+using i64 = long long;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ inline int lane_index() { return threadIdx.x % warp_size; }
+__device__ inline int warp_index() { return threadIdx.x / warp_size; }
+
+/// Calls `visit` with the numbers below `Count`, each a constant: `visit(at)` has it as `at.value`.
+template <int Value>
+struct Constant {
+  static constexpr int value = Value;
+};
+template <int Count, int From = 0, class Visit>
+__device__ void unrolled(const Visit& visit) {
+  if constexpr (From < Count) {
+    visit(Constant<From>{});
+    unrolled<Count, From + 1>(visit);
+  }
+}
 
 }  // namespace tconv::device
 // ---- math.cuh
@@ -66,14 +99,19 @@ namespace tconv::device {
 
 /// `fp32` splits numbers into two TF32 numbers, `halves` scales them and splits them into two fp16 numbers: three
 /// products of either kind are as good as one of fp32, and those of fp16 take half the time (mma/split.cuh). `half`
-/// scales numbers and rounds them to one fp16 number, which has as many bits as one of TF32.
-enum class Math { fp32, tf32, f16, bf16, halves, half };
+/// scales numbers and rounds them to one fp16 number, which has as many bits as one of TF32. `f64` are doubles.
+enum class Math { fp32, tf32, f16, bf16, halves, half, f64 };
 constexpr bool splits(Math math) { return math == Math::fp32 || math == Math::halves; }
 constexpr bool scales(Math math) { return math == Math::halves || math == Math::half; }
-/// Of operands: two 16-bit numbers are a word.
-constexpr int channels_per_word(Math math) { return math == Math::fp32 || math == Math::tf32 ? 1 : 2; }
+/// Of operands: two 16-bit numbers are a word, and a double is one.
+constexpr int word_bytes(Math math) { return math == Math::f64 ? 8 : 4; }
+constexpr int channels_per_word(Math math) {
+  return math == Math::fp32 || math == Math::tf32 || math == Math::f64 ? 1 : 2;
+}
 /// Of an element in memory.
-constexpr int element_bytes(Math math) { return math == Math::f16 || math == Math::bf16 ? 2 : 4; }
+constexpr int element_bytes(Math math) {
+  return math == Math::f16 || math == Math::bf16 ? 2 : math == Math::f64 ? 8 : 4;
+}
 /// Heads, and in fp32 remainders, of weights.
 constexpr int weight_parts(Math math) { return splits(math) ? 2 : 1; }
 
@@ -181,6 +219,7 @@ struct GemmConfig {
 };
 
 constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
+constexpr int word_bytes(const GemmConfig& c) { return word_bytes(c.math); }
 constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
 constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 
@@ -232,6 +271,120 @@ constexpr int warpgroups_of(const GemmConfig& c) {
 }
 
 }  // namespace tconv::device
+// ---- element.cuh
+// Element types as they lie in memory, and their conversion to and from the types they are summed in.
+
+
+namespace tconv::device {
+
+/// 16-bit floats are carried as bits: conversion is one instruction, and no header is needed.
+struct F16 {
+  u16 bits;
+};
+struct BF16 {
+  u16 bits;
+};
+
+template <Math math>
+struct ElementFor {
+  using Type = float;
+};
+template <>
+struct ElementFor<Math::f16> {
+  using Type = F16;
+};
+template <>
+struct ElementFor<Math::bf16> {
+  using Type = BF16;
+};
+template <>
+struct ElementFor<Math::f64> {
+  using Type = double;
+};
+template <GemmConfig C>
+using ElementOf = typename ElementFor<C.math>::Type;
+
+/// A word of operands.
+template <Math math>
+struct OperandWordFor {
+  using Type = u32;
+};
+template <>
+struct OperandWordFor<Math::f64> {
+  using Type = double;
+};
+template <GemmConfig C>
+using OperandWord = typename OperandWordFor<C.math>::Type;
+
+template <class Element>
+struct AccumulatorOf {
+  using Type = float;
+};
+template <>
+struct AccumulatorOf<double> {
+  using Type = double;
+};
+template <Math math>
+using SumFor = typename AccumulatorOf<typename ElementFor<math>::Type>::Type;
+
+__device__ inline double load_as_accumulator(double value) { return value; }
+__device__ inline float load_as_accumulator(float value) { return value; }
+__device__ inline float load_as_accumulator(F16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+__device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float(u32(value.bits) << 16); }
+
+__device__ inline void convert(double& to, double from) { to = from; }
+__device__ inline void convert(float& to, float from) { to = from; }
+__device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
+__device__ inline void convert(BF16& to, float from) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
+
+template <class Element, class Accumulator>
+__device__ inline Element to_element(Accumulator value) {
+  Element result;
+  convert(result, value);
+  return result;
+}
+
+}  // namespace tconv::device
+// ---- epilogue/vector_store.cuh
+// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
+// the staging buffer, of which the first and the last of a run may reach beyond it.
+
+
+namespace tconv::device {
+
+__device__ inline void store_pair(double* at, double a, double b) {
+  *reinterpret_cast<double2*>(at) = make_double2(a, b);
+}
+__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+template <class Half>
+__device__ void store_pair(Half* at, float a, float b) {
+  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
+
+/// Outputs between `at` and the vector boundary before it.
+template <int Vector, class Element>
+__device__ int skew_of(const Element* at) {
+  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
+}
+
+/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
+template <int Vector, class Element>
+__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
+  if (c >= first && c + Vector <= end) {
+    *reinterpret_cast<uint4*>(at + c) = value;
+  } else if (c + Vector > first && c < end) {
+    const Element* const elements = reinterpret_cast<const Element*>(&value);
+#pragma unroll
+    for (int i = 0; i < Vector; ++i)
+      if (c + i >= first && c + i < end) at[c + i] = elements[i];
+  }
+}
+
+}  // namespace tconv::device
 // ---- sizes/tile.cuh
 // Sizes that all implicit-GEMM kernels share: the box of positions that is a tile, the x it reads, and its outputs.
 
@@ -278,8 +431,16 @@ constexpr int tile_positions(const GemmConfig& c) {
   return max_of(c.images, 1) * volume(e) + (shared.d * e.h + shared.h) * e.w + shared.w;
 }
 constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
-constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
-constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
+/// What keeps the words of a fragment, of four channels and eight positions, in different banks: of 64 bits, those of
+/// four positions, which are read at a time.
+constexpr int x_word_stride(const GemmConfig& c) {
+  if (c.x_channels_last) return 1;
+  return word_bytes(c) == 8 ? pad_to_bank(x_inputs(c), 4, 16) : pad_to_bank(x_inputs(c), 8);
+}
+constexpr int x_position_stride(const GemmConfig& c) {
+  if (!c.x_channels_last) return 1;
+  return word_bytes(c) == 8 ? pad_to_bank(c.chunk_words, 4, 8) : c.chunk_words + 4;
+}
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_inputs(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }
@@ -423,105 +584,19 @@ constexpr int pass_lines(const GemmConfig& c) { return (spans_warps(c) ? 1 : c.w
 constexpr int block_lines(const GemmConfig& c) { return pass_lines(c) * store_passes(c); }
 /// Fragments are written in pairs of columns, rows 4 apart in a half warp: a stride of 8 mod 32 keeps them
 /// apart. Channels-last stores read down the lines instead: an odd stride does for them.
-constexpr int line_stride(const GemmConfig& c) { return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1); }
+constexpr int line_stride(const GemmConfig& c) {
+  return pad_to_bank(columns_of(c) * c.stride.w, c.y_rows ? 8 : 1, 128 / word_bytes(c));
+}
 /// Vectors at the end of the last run may be read past it.
 constexpr int staging_words(const GemmConfig& c) { return round_up(pass_lines(c) * line_stride(c) + 16, 4); }
-constexpr int line_bytes = 24;
-constexpr int epilogue_bytes(const GemmConfig& c) { return staging_words(c) * 4 + 2 * block_lines(c) * line_bytes; }
+/// What is known of a line.
+constexpr int line_bytes(const GemmConfig& c) { return 16 + 2 * word_bytes(c); }
+constexpr int epilogue_bytes(const GemmConfig& c) {
+  return staging_words(c) * word_bytes(c) + 2 * block_lines(c) * line_bytes(c);
+}
 
 constexpr int shared_bytes(const GemmConfig& c) {
-  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * 4 + epilogue_bytes(c);
-}
-
-}  // namespace tconv::device
-// ---- base.cuh
-// What every device file needs: fixed-width integers, small helpers, the vocabulary of positions.
-//
-// The device sources include no header but each other: they are compiled at run time, on machines
-// that may have no CUDA toolkit.
-
-
-namespace tconv::device {
-
-using i64 = long long;
-using u16 = unsigned short;
-using u32 = unsigned int;
-using u64 = unsigned long long;
-
-__device__ inline int lane_index() { return threadIdx.x % warp_size; }
-__device__ inline int warp_index() { return threadIdx.x / warp_size; }
-
-/// Calls `visit` with the numbers below `Count`, each a constant: `visit(at)` has it as `at.value`.
-template <int Value>
-struct Constant {
-  static constexpr int value = Value;
-};
-template <int Count, int From = 0, class Visit>
-__device__ void unrolled(const Visit& visit) {
-  if constexpr (From < Count) {
-    visit(Constant<From>{});
-    unrolled<Count, From + 1>(visit);
-  }
-}
-
-}  // namespace tconv::device
-// ---- element.cuh
-// Element types as they lie in memory, and their conversion to and from the types they are summed in.
-
-
-namespace tconv::device {
-
-/// 16-bit floats are carried as bits: conversion is one instruction, and no header is needed.
-struct F16 {
-  u16 bits;
-};
-struct BF16 {
-  u16 bits;
-};
-
-template <Math math>
-struct ElementFor {
-  using Type = float;
-};
-template <>
-struct ElementFor<Math::f16> {
-  using Type = F16;
-};
-template <>
-struct ElementFor<Math::bf16> {
-  using Type = BF16;
-};
-template <GemmConfig C>
-using ElementOf = typename ElementFor<C.math>::Type;
-
-template <class Element>
-struct AccumulatorOf {
-  using Type = float;
-};
-template <>
-struct AccumulatorOf<double> {
-  using Type = double;
-};
-
-__device__ inline double load_as_accumulator(double value) { return value; }
-__device__ inline float load_as_accumulator(float value) { return value; }
-__device__ inline float load_as_accumulator(F16 value) {
-  float result;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
-  return result;
-}
-__device__ inline float load_as_accumulator(BF16 value) { return __uint_as_float(u32(value.bits) << 16); }
-
-__device__ inline void convert(double& to, double from) { to = from; }
-__device__ inline void convert(float& to, float from) { to = from; }
-__device__ inline void convert(F16& to, float from) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
-__device__ inline void convert(BF16& to, float from) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from)); }
-
-template <class Element, class Accumulator>
-__device__ inline Element to_element(Accumulator value) {
-  Element result;
-  convert(result, value);
-  return result;
+  return (weight_ring_words(c) + c.x_stages * round_up(x_tile_words(c), 4)) * word_bytes(c) + epilogue_bytes(c);
 }
 
 }  // namespace tconv::device
@@ -768,6 +843,7 @@ namespace tconv::device {
 template <GemmConfig C>
 struct StagedStore {
   using Element = ElementOf<C>;
+  using Sum = SumFor<C.math>;
   static constexpr int threads = threads_of(C);
   static constexpr int warps = C.warps_m * C.warps_n;
   static constexpr int box_rows = C.box.d * C.box.h;
@@ -788,19 +864,19 @@ struct StagedStore {
   /// What the stores of a tile need to know of a line, worked out while its products are formed.
   struct Line {
     i64 offset;  // of its first output in the tensor, without the position
-    float bias;
+    Sum bias;
     int phase_d, phase_h;
     bool exists;
   };
-  static_assert(sizeof(Line) == line_bytes);
+  static_assert(sizeof(Line) == line_bytes(C));
 
   /// Shared memory of the epilogue. Lines are written for the next tile while others store this one.
   struct Memory {
-    float* staging;
+    Sum* staging;
     Line* table[2];
   };
   __device__ static Memory memory(void* at) {
-    float* staging = static_cast<float*>(at);
+    Sum* staging = static_cast<Sum*>(at);
     Line* table = reinterpret_cast<Line*>(staging + staging_words(C));
     return {staging, {table, table + lines}};
   }
@@ -821,12 +897,12 @@ struct StagedStore {
       line.offset = tile.n * p.ys.n + channel * p.ys.c;
       line.bias = p.bias && entry != 0xffffffff && local < C.group_out
                       ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel])
-                      : 0.f;
+                      : Sum(0);
     }
   }
 
   __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& m, const Line* table,
-                               const float (&sum)[C.tiles_m][C.tiles_n][4]) {
+                               const Sum (&sum)[C.tiles_m][C.tiles_n][4]) {
 #pragma unroll 1
     for (int pass = 0; pass < passes; ++pass) {
       __syncthreads();  // the last pass has been read
@@ -843,7 +919,7 @@ struct StagedStore {
   }
 
  private:
-  __device__ static void stage(float* staging, const float (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
+  __device__ static void stage(Sum* staging, const Sum (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
     const int lane = lane_index(), warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
 #pragma unroll
     for (int i = 0; i < pass_tiles; ++i) {
@@ -857,13 +933,13 @@ struct StagedStore {
         const int line = C.phase_major ? row : (place * 16 + row) / phases;
         const int phase = C.phase_major ? place : (place * 16 + row) % phases;
         if (line >= group_lines || phase >= phases) continue;
-        float* target = staging + (first_line + line) * line_stride + width_phase(phase);
+        Sum* target = staging + (first_line + line) * line_stride + width_phase(phase);
 #pragma unroll
         for (int n = 0; n < C.tiles_n; ++n) {
           const int column = (warp_n * C.tiles_n + n) * 8 + lane % 4 * 2;
-          const float* value = sum[m][n] + half * 2;
+          const Sum* value = sum[m][n] + half * 2;
           if constexpr (C.stride.w == 1 && C.y_rows) {
-            *reinterpret_cast<float2*>(target + column) = make_float2(value[0], value[1]);
+            store_pair(target + column, value[0], value[1]);
           } else {
             target[column * C.stride.w] = value[0];
             target[(column + 1) * C.stride.w] = value[1];
@@ -893,7 +969,7 @@ struct StagedStore {
 
   /// Eight lanes write a run, 16 bytes each and aligned with memory: a line of 128 bytes at a time, four runs
   /// side by side. The ends of a run go element by element.
-  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const float* staging, const Line* table,
+  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const Sum* staging, const Line* table,
                                     int pass) {
     constexpr int vector = 16 / sizeof(Element);
     constexpr int lanes = 8, runs = pass_lines * box_rows;
@@ -906,7 +982,7 @@ struct StagedStore {
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
       const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
       if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
-      const float bias = line.bias;
+      const Sum bias = line.bias;
       Element* const target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
       // Vectors start `skew` elements before the run. In the staging they start `shift` floats after a
       // multiple of four: two aligned reads hold them. What is read in front of a line is not stored; in
@@ -914,23 +990,28 @@ struct StagedStore {
       const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % (vector * lanes));
       const int begin = first - skew, staged = staged_row(row);
       const int shift = (staged + begin) & 3;
-      const float* const from = staging + line_index * line_stride;
+      const Sum* const from = staging + line_index * line_stride;
 #pragma unroll 2
       for (int c = begin + lane_index() % lanes * vector; c < end; c += lanes * vector) {
         if (c + vector <= first) continue;
-        const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
         Element out[vector];
-        float4 low = words[0];
+        if constexpr (sizeof(Sum) == 8) {
 #pragma unroll
-        for (int i = 0; i < vector / 4; ++i) {
-          const float4 high = words[i + 1];
-          const float4 v = shifted(low, high, shift);
-          out[4 * i] = to_element<Element>(v.x + bias), out[4 * i + 1] = to_element<Element>(v.y + bias);
-          out[4 * i + 2] = to_element<Element>(v.z + bias), out[4 * i + 3] = to_element<Element>(v.w + bias);
-          low = high;
+          for (int i = 0; i < vector; ++i) out[i] = from[staged + c + i] + bias;
+        } else {
+          const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
+          float4 low = words[0];
+#pragma unroll
+          for (int i = 0; i < vector / 4; ++i) {
+            const float4 high = words[i + 1];
+            const float4 v = shifted(low, high, shift);
+            out[4 * i] = to_element<Element>(v.x + bias), out[4 * i + 1] = to_element<Element>(v.y + bias);
+            out[4 * i + 2] = to_element<Element>(v.z + bias), out[4 * i + 3] = to_element<Element>(v.w + bias);
+            low = high;
+          }
         }
         if (c >= first && c + vector <= end) {
-          *reinterpret_cast<uint4*>(target + c) = pack(out);
+          store_whole(target + c, out);
         } else {
 #pragma unroll
           for (int i = 0; i < vector; ++i)
@@ -948,17 +1029,18 @@ struct StagedStore {
     return make_float4(two ? c : a, two ? d : b, two ? e : c, two ? f : d);
   }
 
-  __device__ static uint4 pack(const float (&v)[4]) {
-    return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+  __device__ static void store_whole(double* at, const double (&v)[2]) { store_pair(at, v[0], v[1]); }
+  __device__ static void store_whole(float* at, const float (&v)[4]) {
+    *reinterpret_cast<float4*>(at) = make_float4(v[0], v[1], v[2], v[3]);
   }
   template <class Half>
-  __device__ static uint4 pack(const Half (&v)[8]) {
-    return make_uint4(v[0].bits | u32(v[1].bits) << 16, v[2].bits | u32(v[3].bits) << 16,
-                      v[4].bits | u32(v[5].bits) << 16, v[6].bits | u32(v[7].bits) << 16);
+  __device__ static void store_whole(Half* at, const Half (&v)[8]) {
+    *reinterpret_cast<uint4*>(at) = make_uint4(v[0].bits | u32(v[1].bits) << 16, v[2].bits | u32(v[3].bits) << 16,
+                                               v[4].bits | u32(v[5].bits) << 16, v[6].bits | u32(v[7].bits) << 16);
   }
 
   /// Any strides; lines fastest, which is contiguous where channels are.
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const float* staging,
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Sum* staging,
                                         const Line* table, int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     for (int item = int(threadIdx.x); item < pass_lines * box_rows * run; item += threads) {
@@ -1120,11 +1202,30 @@ __device__ inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/// 16 x 8 x 8 of doubles, with the fragments of TF32. Before sm_90 products are 8 x 8 x 4, of a word of each lane.
+template <Math M>
+__device__ inline void mma(double (&d)[4], const double (&a)[4], const double (&b)[2]) {
+#if __CUDA_ARCH__ >= 900
+  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+#pragma unroll
+  for (int depth = 0; depth < 2; ++depth)
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
+          : "+d"(d[half * 2]), "+d"(d[half * 2 + 1])
+          : "d"(a[depth * 2 + half]), "d"(b[depth]));
+#endif
+}
+
 }  // namespace tconv::device::ptx
 // ---- mma/products.cuh
 // Products of warp tiles: which instruction forms them, and what is done to operands on the way.
 //
 //   f16, bf16   one m16n8k16 product
+//   f64         one m16n8k8 product
 //   tf32        one m16n8k8 product of operands rounded to nearest: x in its tile, weights when packed
 //   fp32        three m16n8k8 products of operands split into a rounded head and a remainder,
 //                 x·w = xh·wh + (xh·wl + xl·wh) + O(2^-22)
@@ -1138,11 +1239,13 @@ namespace tconv::device {
 /// The operands of one step of one warp: `M` row tiles of weights, `N` column tiles of inputs.
 template <Math math, int M, int N>
 struct Fragments {
-  u32 a[M][4];
-  u32 b[N][2];
+  using Word = typename OperandWordFor<math>::Type;
+  using Sum = SumFor<math>;
+  Word a[M][4];
+  Word b[N][2];
 
   /// sum += a·b for the row tiles in `mask`.
-  __device__ void multiply(float (&sum)[M][N][4], u32 mask) {
+  __device__ void multiply(Sum (&sum)[M][N][4], u32 mask) {
     if constexpr (math == Math::fp32) {
       multiply_split(sum, mask);
     } else {
@@ -1156,7 +1259,7 @@ struct Fragments {
   }
 
  private:
-  __device__ void multiply_split(float (&sum)[M][N][4], u32 mask) {
+  __device__ void multiply_split(Sum (&sum)[M][N][4], u32 mask) {
     u32 b_head[N][2], b_rest[N][2];
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -1221,7 +1324,7 @@ __device__ inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-/// Copies `Bytes` (4 or 16), or writes that many zeros and reads nothing where `valid` is false.
+/// Copies `Bytes` (4, 8 or 16), or writes that many zeros and reads nothing where `valid` is false.
 template <int Bytes>
 __device__ inline void copy_async(u32 shared, const void* global, bool valid) {
   const u32 source_bytes = valid ? Bytes : 0;
@@ -1229,7 +1332,7 @@ __device__ inline void copy_async(u32 shared, const void* global, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
                  : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(source_bytes), "n"(Bytes)
                  : "memory");
 }
 
@@ -1246,28 +1349,43 @@ __device__ inline void wait_copies() {
 // The weight slab: the A fragments of one chunk of channels and a few steps, in shared memory.
 //
 // Packed weights lie in memory exactly as fragments are read, [row block][octet][step][row tile][lane][4],
-// so the steps of an octet are one contiguous run and an A fragment is one 16-byte read per lane. The
-// order knows nothing of tiles: one packing serves them all.
+// so the steps of an octet are one contiguous run and an A fragment is one 16-byte read per lane, or two of doubles:
+// [row tile][half][lane][2]. The order knows nothing of tiles: one packing serves them all.
 
 
 namespace tconv::device {
 
+/// A lane's part of a row tile, whose words it finds 16 bytes at a time.
+__device__ inline void read_fragment(u32 (&fragment)[4], const uint4* from) {
+  const uint4 v = *from;
+  fragment[0] = v.x, fragment[1] = v.y, fragment[2] = v.z, fragment[3] = v.w;
+}
+__device__ inline void read_fragment(double (&fragment)[4], const uint4* from) {
+  const double2 low = *reinterpret_cast<const double2*>(from);
+  const double2 high = *reinterpret_cast<const double2*>(from + warp_size);
+  fragment[0] = low.x, fragment[1] = low.y, fragment[2] = high.x, fragment[3] = high.y;
+}
+
 template <GemmConfig C>
 struct WeightSlab {
+  using Word = OperandWord<C>;
   static constexpr int row_tiles = row_tiles_of(C);
   static constexpr int substeps = substeps_of(C);
   static constexpr int step_words = device::step_words(C);
   static constexpr int words = slab_words(C);
+  // In copies of 16 bytes, as fragments are read.
+  static constexpr int step_copies = step_words * word_bytes(C) / 16, tile_copies = step_copies / row_tiles;
   static constexpr int threads = threads_of(C);
 
   /// Loads `count` steps of each octet of the chunk; `packed` is the first of them, octets lie `steps` apart.
-  __device__ static void load(u32* slab, const u32* packed, int count, int steps) {
+  __device__ static void load(Word* slab, const Word* packed, int count, int steps) {
     const u32 base = ptx::shared_address(slab);
+    const uint4* const from = reinterpret_cast<const uint4*>(packed);
 #pragma unroll
     for (int k = 0; k < substeps; ++k)
-      for (int i = threadIdx.x; i < count * (step_words / 4); i += threads)
-        ptx::copy_async<16>(base + (k * C.steps_per_slab * step_words + i * 4) * 4,
-                            packed + i64(k) * steps * step_words + i * 4, true);
+      for (int i = threadIdx.x; i < count * step_copies; i += threads)
+        ptx::copy_async<16>(base + (k * C.steps_per_slab * step_copies + i) * 16,
+                            from + i64(k) * steps * step_copies + i, true);
   }
 };
 
@@ -1275,14 +1393,15 @@ struct WeightSlab {
 // ---- tiles/x_tile.cuh
 // The input tile: a box of positions with its halo, for one chunk of channels, in shared memory.
 //
-// It holds 32-bit words: one fp32 channel, or two 16-bit channels of one position. A B fragment of
+// It holds words: one fp32 channel, or two 16-bit channels of one position, or a double. A B fragment of
 // mma.sync is one word per register wherever it starts, so a tap is a constant offset into the tile and
 // one tile serves all taps.
 //
 //   channels first:  word (k, position) at k·word_stride + position, word_stride = 8 mod 32
 //   channels last:   word (k, position) at position·(chunk + 4) + k
 //
-// Both make the 32 words of a fragment, 4 words deep and 8 positions wide, fall into 32 banks.
+// Both make the 32 words of a fragment, 4 words deep and 8 positions wide, fall into 32 banks. Words of 64 bits, of
+// which half a warp reads at a time, have other strides to the same end.
 
 
 namespace tconv::device {
@@ -1295,6 +1414,7 @@ struct BlockThreads {
 template <GemmConfig C, class Threads = BlockThreads>
 struct XTile {
   using Element = ElementOf<C>;
+  using Word = OperandWord<C>;
   static constexpr int channels_per_word = device::channels_per_word(C);
   static constexpr int chunk = C.chunk_words;
   static constexpr int threads = loading_threads(C);
@@ -1355,7 +1475,7 @@ struct XTile {
       }
     }
 
-    __device__ void load(u32* tile, int chunk_index) const {
+    __device__ void load(Word* tile, int chunk_index) const {
       if constexpr (last)
         load_channels_last(tile, chunk_index);
       else if constexpr (channels_per_word == 1)
@@ -1405,9 +1525,9 @@ struct XTile {
       return C.group_in % (chunk * channels_per_word) == 0 || channel < C.group_in;
     }
 
-    __device__ void load_channels_first(u32* tile, int chunk_index) const {
+    __device__ void load_channels_first(Word* tile, int chunk_index) const {
       const int depth = Threads::index() / unit_lanes, lane = Threads::index() % unit_lanes;
-      const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * 4;
+      const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * int(sizeof(Word));
       const Element* const channel = image + (i64(chunk_index) * chunk + depth) * channel_stride;
       const i64 step = depth_lanes * channel_stride;
 #pragma unroll
@@ -1419,13 +1539,14 @@ struct XTile {
         for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k, source += step) {
           const int word = k * depth_lanes + depth;
           if (chunk % depth_lanes != 0 && word >= chunk) break;
-          ptx::copy_async<vector * 4>(base + (k * depth_lanes * word_stride + s * unit_lanes * vector) * 4, source,
-                                      offset[s] >= 0 && in_group(chunk_index * chunk + word));
+          const int place = (k * depth_lanes * word_stride + s * unit_lanes * vector) * int(sizeof(Word));
+          ptx::copy_async<vector * sizeof(Word)>(base + place, source,
+                                                 offset[s] >= 0 && in_group(chunk_index * chunk + word));
         }
       }
     }
 
-    __device__ void load_channels_last(u32* tile, int chunk_index) const {
+    __device__ void load_channels_last(Word* tile, int chunk_index) const {
       constexpr int units_per_position = vector ? chunk / vector : chunk * channels_per_word;
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
@@ -1435,8 +1556,8 @@ struct XTile {
         if constexpr (vector > 0) {
           const int channel = (chunk_index * chunk + part * vector) * channels_per_word;
           const bool valid = offset[s] >= 0 && in_group(channel);
-          ptx::copy_async<vector * 4>(ptx::shared_address(tile + position * position_stride + part * vector),
-                                      image + offset[s] + channel * channel_stride, valid);
+          ptx::copy_async<vector * sizeof(Word)>(ptx::shared_address(tile + position * position_stride + part * vector),
+                                                 image + offset[s] + channel * channel_stride, valid);
         } else {
           const int channel = chunk_index * chunk * channels_per_word + part;
           const bool valid = offset[s] >= 0 && in_group(channel);
@@ -1524,9 +1645,11 @@ namespace tconv::device {
 template <GemmConfig C, class Tables>
 struct ImplicitGemm {
   using Params = ForwardParams;
+  using Word = OperandWord<C>;
   using X = XTile<C>;
   using W = WeightSlab<C>;
   using Store = StagedStore<C>;
+  using Sum = SumFor<C.math>;
 
   static constexpr int threads = threads_of(C);
   static constexpr int stages = C.stages;
@@ -1538,14 +1661,14 @@ struct ImplicitGemm {
   /// Issues the loads of one slab after another, `stages` − 1 slabs ahead of the products.
   struct Producer {
     const Params& p;
-    u32* weight_ring;
-    u32* x_ring;
+    Word* weight_ring;
+    Word* x_ring;
     int tile_index, chunk = 0, step = 0;  // what comes next
     int slab_slot = 0, x_slot = 0;
     Tile tile;
     typename X::Loader loader;
 
-    __device__ Producer(const Params& params, u32* weights, u32* x)
+    __device__ Producer(const Params& params, Word* weights, Word* x)
         : p(params), weight_ring(weights), x_ring(x), tile_index(blockIdx.x) {
       seek();
     }
@@ -1587,23 +1710,25 @@ struct ImplicitGemm {
     }
   };
 
-  __device__ static const u32* packed_weights(const Params& p, const Tile& tile, int step) {
+  __device__ static const Word* packed_weights(const Params& p, const Tile& tile, int step) {
     const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
     const i64 block = i64(tile.group) * C.channel_blocks + tile.channel_block;
-    return p.weight + Tables::weight_base(tile.type) + (block * steps + step) * W::step_words;
+    return reinterpret_cast<const Word*>(p.weight) + Tables::weight_base(tile.type) +
+           (block * steps + step) * W::step_words;
   }
 
   __device__ static void run(const Params& p) {
     extern __shared__ __align__(16) u32 shared[];
-    u32* const weights = shared;
-    u32* const x_ring = weights + weight_words;
+    Word* const weights = reinterpret_cast<Word*>(shared);
+    Word* const x_ring = weights + weight_words;
     const auto epilogue = Store::memory(x_ring + x_words);
     ptx::let_next_begin();
     Store::clear(epilogue);
     ptx::wait_for_previous();
 
     if constexpr (weights_resident) {
-      for (int i = threadIdx.x; i < weight_words / 4; i += threads)
+      constexpr int copies = weight_words * int(sizeof(Word)) / 16;
+      for (int i = threadIdx.x; i < copies; i += threads)
         ptx::copy_async<16>(ptx::shared_address(weights) + i * 16, p.weight + i * 4, true);
     }
     Producer producer(p, weights, x_ring);
@@ -1616,7 +1741,7 @@ struct ImplicitGemm {
       const Tile tile = Tile::decode<C>(p, index);
       Store::describe_lines(p, tile, epilogue.table[turn], Tables{});
       const int steps = Tables::steps(tile.type), first_entry = Tables::first_entry(tile.type);
-      float sum[C.tiles_m][C.tiles_n][4] = {};
+      Sum sum[C.tiles_m][C.tiles_n][4] = {};
       if (steps > 0) {
         for (int chunk = 0; chunk < chunks; ++chunk) {
           for (int step = 0; step < steps; step += C.steps_per_slab) {
@@ -1626,7 +1751,7 @@ struct ImplicitGemm {
             }
             __syncthreads();  // this slab has arrived for everyone, and the slot before it is free
             producer.load_next();
-            const u32* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
+            const Word* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
                                                : weights + slab_slot * W::words;
             consumer.multiply(sum, x_ring + x_slot * X::words, slab, weights_resident ? steps : C.steps_per_slab,
                               first_entry + step, min(C.steps_per_slab, steps - step));
@@ -1669,15 +1794,12 @@ struct ImplicitGemm {
     }
 
     /// The operands of one product: `x` the octet, `a` this lane's part of the step's row tiles.
-    __device__ void load(F& f, const u32* x, const uint4* a, const Entry& step) const {
+    __device__ void load(F& f, const Word* x, const uint4* a, const Entry& step) const {
 #pragma unroll
-      for (int m = 0; m < C.tiles_m; ++m) {
-        const uint4 v = a[m * warp_size];
-        f.a[m][0] = v.x, f.a[m][1] = v.y, f.a[m][2] = v.z, f.a[m][3] = v.w;
-      }
+      for (int m = 0; m < C.tiles_m; ++m) read_fragment(f.a[m], a + m * W::tile_copies);
 #pragma unroll
       for (int n = 0; n < C.tiles_n; ++n) {
-        const u32* from = x + (one_row ? column[0] + n * 8 * X::position_stride : column[n]);
+        const Word* from = x + (one_row ? column[0] + n * 8 * X::position_stride : column[n]);
         f.b[n][0] = from[step.low];
         f.b[n][1] = paired ? from[step.high] : from[step.low + 4 * X::word_stride];
       }
@@ -1685,12 +1807,12 @@ struct ImplicitGemm {
 
     /// sum += the slab's products, step by step and octet by octet. Operands are read one product early, into
     /// two buffers that take turns; what is read after the last step repeats it and is not used.
-    __device__ void multiply(float (&sum)[C.tiles_m][C.tiles_n][4], const u32* x, const u32* slab, int octet_steps,
+    __device__ void multiply(Sum (&sum)[C.tiles_m][C.tiles_n][4], const Word* x, const Word* slab, int octet_steps,
                              int first_entry, int count) const {
-      const uint4* const a = reinterpret_cast<const uint4*>(slab) + first_row_tile * warp_size + lane_index();
+      const uint4* const a = reinterpret_cast<const uint4*>(slab) + first_row_tile * W::tile_copies + lane_index();
       const auto entry_of = [&](int s) { return entry(first_entry + min(s, count - 1)); };
       const auto load_from = [&](F& f, const Entry& step, int s, int k) {
-        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + min(s, count - 1)) * (W::step_words / 4), step);
+        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + min(s, count - 1)) * W::step_copies, step);
       };
       F f[2];
       Entry now = entry_of(0), next = entry_of(1);
@@ -1828,7 +1950,7 @@ __device__ inline int take(u32& rest, int size) {
 struct Piece {
   static constexpr int tiles = 4;
   int type, group, channel_block, octet, step, first_tile;
-  u32* packed;  // the words of the step
+  i64 first_word;  // of the step
 
   /// Pieces of a weight whose steps have so many words.
   template <int StepWords, int RowTiles>
@@ -1840,11 +1962,10 @@ struct Piece {
   __device__ static Piece decode(const PackParams& p, u32 index) {
     Piece at;
     at.first_tile = take(index, ceil_div(RowTiles, tiles)) * tiles;
-    const i64 first_word = i64(index) * StepWords;
-    at.packed = p.packed + first_word;
+    at.first_word = i64(index) * StepWords;
     at.type = 0;
-    while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
-    u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
+    while (at.type + 1 < C.types && at.first_word >= Tables::weight_base(at.type + 1)) ++at.type;
+    u32 rest = u32((at.first_word - Tables::weight_base(at.type)) / StepWords);
     at.octet = take(rest, C.octet_group), at.step = take(rest, Tables::steps(at.type));
     at.octet += take(rest, octets_of(C) / C.octet_group) * C.octet_group;
     at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
@@ -1888,13 +2009,19 @@ struct ChannelWord {
   __device__ ChannelWord(const PackParams& p, int group, int word)
       : offset((i64(group) * C.group_in + word * per_word) * p.stride_in), channels(C.group_in - word * per_word) {}
 
-  /// The weights of a row as bits; zero where there are none. Something is read always, and masks choose: a branch
-  /// would keep the loads of a piece from being under way together.
-  __device__ u32 load(const PackParams& p, const Filter& filter) const {
-    u32 word = 0;
+  /// The weights of a row, as bits where they are not doubles; zero where there are none. Something is read always, and
+  /// masks choose: a branch would keep the loads of a piece from being under way together.
+  __device__ OperandWord<C> load(const PackParams& p, const Filter& filter) const {
+    if constexpr (C.math == Math::f64) {
+      const i64 there = -i64(filter.exists && channels > 0);
+      const double weight = static_cast<const double*>(p.weight)[(offset + filter.offset) & there];
+      return there ? weight : 0;
+    } else {
+      u32 word = 0;
 #pragma unroll
-    for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
-    return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+      for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
+      return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+    }
   }
   __device__ u32 load_channel(const PackParams& p, const Filter& filter, int i) const {
     const int there = -int(filter.exists && i < channels);
@@ -1906,7 +2033,16 @@ struct ChannelWord {
 __device__ inline u32 first_piece() { return blockIdx.x * (blockDim.x / warp_size) + warp_index(); }
 __device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_size); }
 
-/// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
+/// A lane's part of a row tile, in 16 bytes that are next to those of other lanes.
+__device__ inline void write_fragment(u32* tile, int lane, const u32 (&v)[4]) {
+  reinterpret_cast<uint4*>(tile)[lane] = make_uint4(v[0], v[1], v[2], v[3]);
+}
+__device__ inline void write_fragment(double* tile, int lane, const double (&v)[4]) {
+  reinterpret_cast<double2*>(tile)[lane] = make_double2(v[0], v[1]);
+  reinterpret_cast<double2*>(tile)[warp_size + lane] = make_double2(v[2], v[3]);
+}
+
+/// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync (tiles/weight_slab.cuh).
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
   ptx::wait_for_previous();
@@ -1920,7 +2056,7 @@ __device__ void pack_fragments(const PackParams& p) {
     const Int3 high = paired ? Tables::step_shift(at.type, at.step, true) : low;
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + (paired ? 0 : 4));
-    uint4 fragments[Piece::tiles];
+    OperandWord<C> fragments[Piece::tiles][4];
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const int first = min_of(at.first_tile + i, tiles - 1) * 16 + lane / 4;
@@ -1929,13 +2065,14 @@ __device__ void pack_fragments(const PackParams& p) {
       const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
       const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
       const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
-      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low), high_word.load(p, upper_high),
-                                high_word.load(p, lower_high));
+      fragments[i][0] = low_word.load(p, upper_low), fragments[i][1] = low_word.load(p, lower_low);
+      fragments[i][2] = high_word.load(p, upper_high), fragments[i][3] = high_word.load(p, lower_high);
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i)
       if (at.first_tile + i < tiles)
-        reinterpret_cast<uint4*>(at.packed + (at.first_tile + i) * tile_words)[lane] = fragments[i];
+        write_fragment(reinterpret_cast<OperandWord<C>*>(p.packed) + at.first_word + (at.first_tile + i) * tile_words,
+                       lane, fragments[i]);
   }
   ptx::leave_for_next();
 }
@@ -1979,7 +2116,7 @@ __device__ void pack_rows(const PackParams& p) {
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       if (at.first_tile + i >= tiles) break;
-      u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
+      u32* const tile = p.packed + at.first_word + (at.first_tile + i) * tile_words + lane;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const auto& word = words[i][half];
@@ -4407,39 +4544,6 @@ struct PanelStaging {
 };
 
 }  // namespace tconv::device
-// ---- epilogue/vector_store.cuh
-// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
-// the staging buffer, of which the first and the last of a run may reach beyond it.
-
-
-namespace tconv::device {
-
-__device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
-template <class Half>
-__device__ void store_pair(Half* at, float a, float b) {
-  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
-}
-
-/// Outputs between `at` and the vector boundary before it.
-template <int Vector, class Element>
-__device__ int skew_of(const Element* at) {
-  return int(reinterpret_cast<u64>(at) / sizeof(Element) % Vector);
-}
-
-/// Stores what of `value` lies in outputs [first, end) of the run at `at`; the vector begins with output `c`.
-template <int Vector, class Element>
-__device__ void store_vector(Element* at, int first, int end, int c, const uint4& value) {
-  if (c >= first && c + Vector <= end) {
-    *reinterpret_cast<uint4*>(at + c) = value;
-  } else if (c + Vector > first && c < end) {
-    const Element* const elements = reinterpret_cast<const Element*>(&value);
-#pragma unroll
-    for (int i = 0; i < Vector; ++i)
-      if (c + i >= first && c + i < end) at[c + i] = elements[i];
-  }
-}
-
-}  // namespace tconv::device
 // ---- epilogue/panel_flat_store.cuh
 // The epilogue of the panel kernel where products are flat: they cover all of the box, and its runs are staged
 // together. A run is a row of a line, or a slice of rows that follow one another; runs are described once for a tile,
@@ -5765,6 +5869,12 @@ template <class Begin>
 void find_scales(const Begin& begin) {
   begin(scaling::find, scaling::shared_bytes);
 }
+/// The kernels that turn x, where it is turned: for one slice at a time, and for several.
+struct Turning {
+  void (*one)(TurnParams) = nullptr;
+  void (*several)(TurnParams) = nullptr;
+  int shared_bytes = 0;
+};
 namespace kernel_0 {
 
 constexpr GemmConfig config{
@@ -5932,8 +6042,8 @@ constexpr int shared_bytes = 131416;
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
 bool any(const Attempt& attempt) {
-  return attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes) ||
-         attempt(kernel_1::config, kernel_1::forward, kernel_1::shared_bytes);
+  return attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes, Turning{}) ||
+         attempt(kernel_1::config, kernel_1::forward, kernel_1::shared_bytes, Turning{});
 }
 }  // namespace tconv::device::selected
 #else
@@ -5997,6 +6107,12 @@ constexpr bool scaled = false;  // weights, by output channel: the scales are th
 /// Launches what finds the scales of weights, where they have any.
 template <class Begin>
 void find_scales(const Begin&) {}
+/// The kernels that turn x, where it is turned: for one slice at a time, and for several.
+struct Turning {
+  void (*one)(TurnParams) = nullptr;
+  void (*several)(TurnParams) = nullptr;
+  int shared_bytes = 0;
+};
 namespace kernel_0 {
 
 constexpr GemmConfig config{
@@ -6112,8 +6228,8 @@ constexpr int shared_bytes = 92224;
 /// Attempts one kernel after the other until one will do.
 template <class Attempt>
 bool any(const Attempt& attempt) {
-  return attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes) ||
-         attempt(kernel_1::config, kernel_1::forward, kernel_1::shared_bytes);
+  return attempt(kernel_0::config, kernel_0::forward, kernel_0::shared_bytes, Turning{}) ||
+         attempt(kernel_1::config, kernel_1::forward, kernel_1::shared_bytes, Turning{});
 }
 }  // namespace tconv::device::selected
 #endif
@@ -6202,14 +6318,18 @@ at::Tensor packed_weight(const at::Tensor& weight) {
   PackParams params{};
   params.weight = weight.const_data_ptr(), params.packed = static_cast<unsigned*>(packed.mutable_data_ptr());
   params.stride_in = s.n, params.stride_out = s.c, params.stride_d = s.d, params.stride_h = s.h, params.stride_w = s.w;
-  params.words = selected::packed_words - scale_words, params.scales = scales_in(packed);
+  params.words = (selected::packed_words - scale_words) * 4 / word_bytes(selected::packing::config);
+  params.scales = scales_in(packed);
   launch(selected::packing::pack, selected::packing::shared_bytes, launch_of(params, multiprocessors()), params);
   return packed;
 }
 
+/// What x may be turned into; calls that would want more take a kernel that reads it as it is.
+constexpr long long most_turned_bytes = 1LL << 30;
+
 bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const void* bias, at::Tensor& y) {
   const at::Tensor packed = packed_weight(weight);
-  return selected::any([&](const GemmConfig& config, auto* entry, int shared_bytes) {
+  return selected::any([&](const GemmConfig& config, auto* entry, int shared_bytes, const selected::Turning& turning) {
     // Several images of one box are reached with 32 bits.
     if (!whole_vectors(x, config.x_vector) || (config.images > 1 && config.images * x.stride(0) >= INT_MAX))
       return false;
@@ -6219,6 +6339,16 @@ bool run(const Sizes& s, const at::Tensor& x, const at::Tensor& weight, const vo
     params.x = x.const_data_ptr(), params.y = y.mutable_data_ptr(), params.bias = bias;
     params.weight = static_cast<const unsigned*>(packed.const_data_ptr()), params.scales = scales_in(packed);
     params.xs = dense(in_channels, s.in), params.ys = dense(out_channels, s.out);
+    at::Tensor turned;
+    if (config.turned) {
+      const long long bytes = turned_workspace_bytes(config, params);
+      if (bytes > most_turned_bytes) return false;
+      turned = at::empty({int64_t(bytes)}, x.options().dtype(at::kByte));
+      TurnParams turn = turn_params(config, params);
+      place_in_workspace(config, static_cast<unsigned char*>(turned.mutable_data_ptr()), params, turn);
+      launch(turn.item_slices == 1 ? turning.one : turning.several, turning.shared_bytes,
+             launch_of(turn, multiprocessors()), turn);
+    }
     launch(entry, shared_bytes, launch_of(config, params, multiprocessors()), params);
     return true;
   });
@@ -6297,7 +6427,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_cccc037a703e_sm{architecture}",
+        name=f"tconv_kb74_1740f5f3ce37_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -33,6 +33,8 @@ std::string text(Math math) {
       return "Math::halves";
     case Math::half:
       return "Math::half";
+    case Math::f64:
+      return "Math::f64";
   }
   return "";
 }

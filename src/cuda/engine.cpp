@@ -26,8 +26,7 @@ using std::int64_t;
 enum class Family { gemm, direct, generic };
 
 /// As far as the layer alone decides.
-Family family_of(const Layer& layer, const Geometry& g) {
-  if (layer.dtype == DType::f64) return Family::direct;
+Family family_of(const Geometry& g) {
   if (g.in_channels() > 1'000'000 || g.out_channels() > 1'000'000) return Family::generic;
   return few_channels(g) ? Family::direct : Family::gemm;
 }
@@ -38,14 +37,17 @@ struct State {
       : layer(l),
         geometry(geometry_of(l)),
         device(d),
-        family(family_of(l, geometry)),
+        family(family_of(geometry)),
         packings(geometry,
                  family == Family::gemm ? plan_packings(geometry, math_of(l), l.layout, packing_options(d))
                                         : std::vector<PackingPlan>(),
                  d),
         tiles(l, d) {
-    if (family == Family::gemm && packings.empty()) family = Family::generic;
+    if (family == Family::gemm && packings.empty()) family = without_tiles();
   }
+
+  /// What serves where no tile does. The direct kernel keeps up with tensor cores in fp64 alone.
+  Family without_tiles() const { return layer.dtype == DType::f64 ? Family::direct : Family::generic; }
 
   Layer layer;
   Geometry geometry;
@@ -184,7 +186,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
 void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   const Gemm& gemm = gemm_for(access_of(s.geometry, *o.input, *o.output));
-  if (!gemm.kernel) return run_generic(o, options);
+  if (!gemm.kernel) return s.without_tiles() == Family::direct ? run_direct(o, options) : run_generic(o, options);
   const GemmConfig& c = gemm.config;
   // Threads reach several images of one box with 32 bits, too.
   if (const int64_t apart = o.input->strides[0];

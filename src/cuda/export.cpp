@@ -6,7 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include "cuda/codegen.hpp"
 #include "cuda/engine.hpp"
+#include "cuda/kernels/launch_params.cuh"
 #include "cuda/runtime/cache.hpp"
 #include "cuda/runtime/device_sources.hpp"
 #include "cuda/runtime/kernel.hpp"
@@ -67,7 +69,12 @@ struct Kernels {
   KernelRequest pack;    // no source where weights are read as they are
   KernelRequest scales;  // of weights, and none where they are packed as they are
   int64_t packed_words = 0;
-  std::vector<KernelRequest> forward;  // for rows of every alignment, those that ask for most first
+  struct Forward {
+    KernelRequest kernel;
+    KernelRequest turn;  // of x that it reads turned, else no source
+    bool operator==(const Forward&) const = default;
+  };
+  std::vector<Forward> forward;  // for rows of every alignment, those that ask for most first
 
   bool operator==(const Kernels&) const = default;
 };
@@ -87,25 +94,32 @@ Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, con
   const auto best = make_plan(layer, device)->bind(shape_of(layer, batch, input));
   device.scaled = best->kernel_name(Pass::forward).find("_half") != std::string::npos;
   const std::size_t last = std::size_t(layer.dims) - 1;
-  const auto add = [&](int64_t width) {
+  const auto add = [&](int64_t width, bool turns) {
     KernelRecord record;
-    device.record = &record;
+    device.record = &record, device.turns = turns;
     Extents size = input;
     size[last] = width;
     const auto plan = make_plan(layer, device);
     plan->bind(shape_of(layer, batch, size));
     kernels.pack = request_for(record, "pack"), kernels.scales = request_for(record, "find");
     kernels.packed_words = int64_t(plan->packed_weight_bytes(Pass::forward) / 4);
-    const KernelRequest forward = request_for(record, "forward");
+    Kernels::Forward forward{request_for(record, "forward"), {}};
+    for (const int slices : {1, device::turn_depth})
+      if (const KernelRequest turn = request_for(record, turn_entry(slices)); !turn.source.empty())
+        forward.turn = turn;
+    if (forward.turn.source.empty() && turns) return;
     if (std::find(kernels.forward.begin(), kernels.forward.end(), forward) == kernels.forward.end())
       kernels.forward.push_back(forward);
   };
   // Rows of the next width of every remainder: what can be read and stored in vectors depends on nothing else
-  // where tensors are dense. The most even remainders come first.
+  // where tensors are dense. The most even remainders come first. Kernels that read turned x do so where that is best,
+  // and leave calls that want too large a workspace to those behind them.
   const int64_t vector = 16 / int64_t(size_of(layer.dtype));
   const int64_t even = (input[last] + vector - 1) / vector * vector;
-  for (int64_t step = vector; step >= 1; step /= 2)
-    for (int64_t remainder = step % vector; remainder < vector; remainder += 2 * step) add(even + remainder);
+  for (const bool turns : {true, false})
+    for (int64_t step = vector; step >= 1; step /= 2)
+      for (int64_t remainder = step % vector; remainder < vector; remainder += 2 * step)
+        add(even + remainder, turns);
   return kernels;
 }
 
@@ -126,6 +140,14 @@ std::string in_namespace(const std::string& name, const KernelRequest& request) 
          "\n";
 }
 
+constexpr const char* turning_text = R"(/// The kernels that turn x, where it is turned: for one slice at a time, and for several.
+struct Turning {
+  void (*one)(TurnParams) = nullptr;
+  void (*several)(TurnParams) = nullptr;
+  int shared_bytes = 0;
+};
+)";
+
 std::string selected(const Kernels& kernels) {
   std::string out = "namespace tconv::device::selected {\n", attempts;
   if (!kernels.pack.source.empty()) {
@@ -139,13 +161,21 @@ std::string selected(const Kernels& kernels) {
            "void find_scales(const Begin&" +
            (scaled ? " begin) {\n  begin(scaling::find, scaling::shared_bytes);\n}\n" : ") {}\n");
   }
+  const bool packs = !kernels.pack.source.empty();  // as kernels do that x may be turned for
+  if (packs) out += turning_text;
   for (std::size_t i = 0; i < kernels.forward.size(); ++i) {
-    const std::string name = "kernel_" + std::to_string(i);
-    out += in_namespace(name, kernels.forward[i]);
+    const std::string name = "kernel_" + std::to_string(i), turn = "turn_" + std::to_string(i);
+    const auto& [forward, turning] = kernels.forward[i];
+    out += in_namespace(name, forward);
+    if (!turning.source.empty()) out += in_namespace(turn, turning);
     attempts += (i ? " ||\n         " : "") + std::string("attempt(") + name + "::config, " + name +
-                "::forward, " + name + "::shared_bytes)";
+                "::forward, " + name + "::shared_bytes";
+    if (packs && turning.source.empty()) attempts += ", Turning{}";
+    if (packs && !turning.source.empty())
+      attempts += ", Turning{" + turn + "::turn_slices, " + turn + "::turn, " + turn + "::shared_bytes}";
+    attempts += ")";
   }
-  if (header_of(kernels.forward.front()) != "generic.cuh")
+  if (header_of(kernels.forward.front().kernel) != "generic.cuh")
     out +=
         "/// Attempts one kernel after the other until one will do.\n"
         "template <class Attempt>\n"
@@ -248,16 +278,17 @@ std::string cuda_source(const Layer& layer, int64_t batch, const Extents& input)
   const Kernels hopper = kernels_for(layer, batch, input, "sm_90a");
   // The least shared memory any architecture has: what fits there fits everywhere.
   const Kernels portable = kernels_for(layer, batch, input, "sm_86");
-  const std::string host = host_of(layer, portable.forward.front());
+  const std::string host = host_of(layer, portable.forward.front().kernel);
   std::set<std::string> seen;
   std::string out;
   for (const Kernels* kernels : {&portable, &hopper}) {
-    for (const KernelRequest& request : kernels->forward) {
+    for (const auto& [request, turn] : kernels->forward) {
       if (host != host_of(layer, request))
-        refuse(layer, "it is served by the kernel family '" + family_of(portable.forward.front()) +
+        refuse(layer, "it is served by the kernel family '" + family_of(portable.forward.front().kernel) +
                           "' on one GPU or alignment and by '" + family_of(request) +
                           "' on another, and a file holds one kind");
       flatten(header_of(request), seen, out);
+      if (!turn.source.empty()) flatten(header_of(turn), seen, out);
     }
     for (const KernelRequest* request : {&kernels->pack, &kernels->scales})
       if (!request->source.empty()) flatten(header_of(*request), seen, out);

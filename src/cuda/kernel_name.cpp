@@ -23,6 +23,8 @@ const char* name_of(Math math) {
       return "fp32_halves";
     case Math::half:
       return "tf32_half";
+    case Math::f64:
+      return "f64";
   }
   return "";
 }

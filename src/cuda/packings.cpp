@@ -37,7 +37,8 @@ Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, con
     const Geometry viewed = seen(plan.view, geometry, plan.rows.channel_phases);
     Packing packing;
     packing.offset = aligned_up(bytes());
-    packing.bytes = std::size_t(plan.rows.weight_words(geometry, device::channels_per_word(math), parts)) * 4;
+    packing.bytes = std::size_t(plan.rows.weight_words(geometry, device::channels_per_word(math), parts)) *
+                    std::size_t(device::word_bytes(math));
     packing.kernel =
         get_kernel({pack_source(pack_config(viewed, math, plan.rows), plan.rows, viewed), "pack", 0}, device);
     if (device::scales(math)) {
@@ -71,7 +72,8 @@ void Packings::pack(const Packing& packing, const ConstTensor& weight, void* pac
   set_strides(params, weight);
   if (packing.plan.view == View::upright) std::swap(params.stride_d, params.stride_h);
   params.weight = weight.data, params.packed = reinterpret_cast<unsigned*>(memory + packing.offset);
-  params.scales = scales, params.words = std::int64_t(packing.bytes / 4);
+  params.scales = scales;
+  params.words = std::int64_t(packing.bytes) / device::word_bytes(packing.plan.math);
   packing.kernel->launch(device::launch_of(params, device_.multiprocessors), params, stream);
 }
 

@@ -1,5 +1,6 @@
 #include "cuda/tensor_views.hpp"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 
@@ -75,14 +76,14 @@ Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) 
     }
     return 1;
   };
-  const int per_word = 4 / element;
+  const int per_word = std::max(4 / element, 1), vector = 16 / element;
   if (a.x_channels_last) {
     const int count =
-        widest(g.group_in, {step(x, 0), step(x, 2), step(x, 3), step(x, 4)}, {4 * per_word, per_word});
+        widest(g.group_in, {step(x, 0), step(x, 2), step(x, 3), step(x, 4)}, {vector, per_word});
     a.x_vector = count % per_word == 0 ? count / per_word : 0;
   } else if (x.strides[4] == 1) {
     const auto others = {step(x, 0), step(x, 1), step(x, 2), step(x, 3)};
-    a.x_vector = per_word == 1 ? widest(x.sizes[4], others, {4}) : widest(x.sizes[4], others, {8, 2});
+    a.x_vector = per_word == 1 ? widest(x.sizes[4], others, {vector}) : widest(x.sizes[4], others, {8, 2});
   } else {
     a.x_vector = 1;
   }

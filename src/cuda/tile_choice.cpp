@@ -13,7 +13,8 @@ DeviceLimits limits_of(const DeviceProperties& device) {
   DeviceLimits limits{.multiprocessors = device.multiprocessors,
                       .shared_per_block = device.shared_per_block,
                       .shared_per_multiprocessor = device.shared_per_multiprocessor,
-                      .exported = device.exported};
+                      .exported = device.exported,
+                      .turns = device.turns || !device.exported};
   if (const auto bytes = preferences().turned_bytes) limits.most_turned_bytes = *bytes;
   return limits;
 }

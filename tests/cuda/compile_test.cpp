@@ -73,9 +73,9 @@ TEST_P(Compile, ImplicitGemm) {
   const bool every_case = std::string(GetParam()) == "sm_90a";
   int index = 0;
   for (const Case& c : cases())
-    for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16}) {
+    for (const Math math : {Math::tf32, Math::fp32, Math::f16, Math::bf16, Math::f64}) {
       if (!every_case && index++ % 5 != 0) continue;
-      const int per_word = math == Math::f16 || math == Math::bf16 ? 2 : 1;
+      const int per_word = device::channels_per_word(math), vector = 16 / device::word_bytes(math);
       const Geometry g = geometry_of(c.layer);
       const Shape shape = shape_of(c.layer, c.batch, c.input);
       RowPlan rows;
@@ -85,9 +85,9 @@ TEST_P(Compile, ImplicitGemm) {
         Access access;
         access.x_channels_last = last, access.y_rows = !last;
         if (last)
-          access.x_vector = g.group_in % (4 * per_word) == 0 ? 4 : g.group_in % per_word == 0 ? 1 : 0;
+          access.x_vector = g.group_in % (vector * per_word) == 0 ? vector : g.group_in % per_word == 0 ? 1 : 0;
         else
-          access.x_vector = shape.input[2] % (4 * per_word) == 0 ? 4 * per_word : 1;
+          access.x_vector = shape.input[2] % (vector * per_word) == 0 ? vector * per_word : 1;
         // sm_120 has less shared memory than the others.
         DeviceLimits limits;
         if (std::string(GetParam()) == "sm_120a")
@@ -160,7 +160,8 @@ TEST_P(Compile, DenseDoubleGenericAndPack) {
     EXPECT_EQ(spilled_bytes(nvrtc_compile(direct_source(*config, DType::f64), GetParam()).log), 0) << c.name;
     RowPlan rows;
     ASSERT_TRUE(make_row_plan(g, 1, 4, rows));
-    EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, Math::tf32, rows), rows, g), GetParam())) << c.name;
+    for (const Math math : {Math::tf32, Math::f64})
+      EXPECT_NO_THROW(nvrtc_compile(pack_source(pack_config(g, math, rows), rows, g), GetParam())) << c.name;
   }
 }
 

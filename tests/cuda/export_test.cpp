@@ -112,7 +112,7 @@ const char torch_stub[] = R"(
 #include <vector>
 #include "cuda/kernels/launch_rules.cuh"
 namespace at {
-enum ScalarType { kInt, kFloat, kDouble, kHalf, kBFloat16 };
+enum ScalarType { kByte, kInt, kFloat, kDouble, kHalf, kBFloat16 };
 constexpr int kStrided = 0;
 using IntArrayRef = std::vector<int64_t>;
 struct Options { Options dtype(ScalarType) const { return {}; } };
@@ -158,7 +158,9 @@ constexpr long long packed_words = 1000;
 constexpr bool scaled = true;
 inline void find(ScaleParams) {}
 template <class Begin> void find_scales(const Begin& begin) { begin(find, 0); }
-namespace packing { inline void pack(PackParams) {} constexpr int shared_bytes = 0; }
+namespace packing { inline void pack(PackParams) {} constexpr int shared_bytes = 0; constexpr GemmConfig config{}; }
+inline void turn(TurnParams) {}
+struct Turning { void (*one)(TurnParams); void (*several)(TurnParams); int shared_bytes; };
 @KERNELS@
 template <class Attempt> bool any(const Attempt& attempt) { return @ATTEMPT@; }
 }
@@ -171,7 +173,8 @@ std::string host_with(const std::string& text, const std::vector<std::string>& k
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const std::string name = "kernel_" + std::to_string(i);
     namespaces += "namespace " + name + " { " + kernels[i] + " constexpr int shared_bytes = 0; }\n";
-    attempt += (i ? " || attempt(" : "attempt(") + name + "::config, " + name + "::forward, 0)";
+    attempt += (i ? " || attempt(" : "attempt(") + name + "::config, " + name + "::forward, 0" +
+               (kernels[i].find("Direct") == std::string::npos ? ", Turning{turn, turn, 0})" : ")");
   }
   std::string stub = torch_stub;
   stub.replace(stub.find("@KERNELS@"), 9, namespaces);

@@ -16,7 +16,7 @@ constexpr const char* usage =
     "usage: gpu_check problems [NAME...]        every problem, precision and layout against float64\n"
     "       gpu_check sweep COUNT SEED [few]    random layers against the oracle; few: of few channels per group\n"
     "       gpu_check families [PREFERENCE]     small layers that touch every kernel family: MARCH, turned, once, "
-    "...\n"
+    "..., none\n"
     "       gpu_check caching                   first use, cached use, many lengths\n"
     "       gpu_check tune MODE COUNT [last] [NAME... | file PATH | random LAYERS SEED]\n"
     "                                           times of the tiles the cost model likes best\n";

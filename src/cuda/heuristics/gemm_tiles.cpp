@@ -16,6 +16,7 @@ using device::Math;
 using std::int64_t;
 
 constexpr double cycles_per_product = 1.5;  // of one multiprocessor, m16n8k8 tf32 or m16n8k16
+constexpr double cycles_per_double_product = 8;
 constexpr double l2_bytes_per_cycle = 26;
 constexpr double memory_bytes_per_cycle = 18;
 constexpr double step_latency = 60;  // shared-memory read, convert, first product
@@ -27,8 +28,8 @@ int products_per_step(Math math) {
 }
 
 int registers_of(const GemmConfig& c) {
-  const int sums = c.tiles_m * c.tiles_n * 4;
-  const int fragments = c.tiles_m * 4 + c.tiles_n * 2;
+  const int sums = c.tiles_m * c.tiles_n * device::word_bytes(c);
+  const int fragments = (c.tiles_m * 4 + c.tiles_n * 2) * device::word_bytes(c) / 4;
   const int split = c.math == Math::fp32 ? c.tiles_n * 4 + 8 + 56 : 0;  // heads, remainders, partial sums
   // Offsets a thread keeps of the x tile: one for each unit it copies.
   const int units = device::volume(device::x_extent(c)) *
@@ -57,7 +58,10 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   const double columns = device::volume(c.box);
   const double warps = c.warps_m * c.warps_n;
   const int chunks = device::chunks_of(c), substeps = device::substeps_of(c);
-  const double element = 4.0 / device::channels_per_word(c);
+  const double element = device::element_bytes(c), word = device::word_bytes(c);
+  const bool doubles = c.math == Math::f64;
+  const double product_cycles = doubles ? cycles_per_double_product : cycles_per_product;
+  const double product_latency = doubles ? 4 * cycles_per_double_product : 6.0;  // of a warp, one after another
   double products = 0, fragments = 0, slabs = 0, weights = 0, x_words = 0, chain = 0;
   for (const BlockType& type : rows.types) {
     double active = 0;
@@ -68,13 +72,13 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
     slabs += chunks * std::ceil(double(type.steps.size()) / c.steps_per_slab);
     weights += c.resident_steps ? 0 : steps * device::step_words(c);
     x_words += type.steps.empty() ? 0 : double(chunks) * device::x_tile_words(c);
-    chain += steps * (c.tiles_m * c.tiles_n * products_per_step(c.math) * 6.0 + step_latency);
+    chain += steps * (c.tiles_m * c.tiles_n * products_per_step(c.math) * product_latency + step_latency);
   }
   const double types = double(rows.types.size());
   const double staged = device::row_tiles_of(c) * 16 * columns * types;
-  const double x_copies = c.x_vector >= 4 || c.x_channels_last ? 1.0 : 4.0;  // narrow copies take more slots
-  const double shared = fragments + (weights + x_words * x_copies + 2 * staged) / 32;
-  const double l2 = (weights + x_words) * 4 + staged * element;
+  const double x_copies = c.x_vector * word >= 16 || c.x_channels_last ? 1.0 : 4.0;  // narrow copies take more slots
+  const double shared = (fragments + (weights + x_words * x_copies + 2 * staged) / 32) * word / 4;
+  const double l2 = (weights + x_words) * word + staged * element;
   // Runs of outputs: whole lines are cheap, ragged ends are paid twice, and each run has its own set-up.
   const double runs = types * c.channels_per_block * c.box.d * c.box.h;
   const double run_bytes = c.box.w * c.stride.w * element;
@@ -84,8 +88,8 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   const double memory = stored + columns * c.group_in * element;
   // Products stop while a block stores, unless another block of the multiprocessor has some.
   const double overlap = c.blocks_per_sm == 1 ? 1.0 : c.blocks_per_sm == 2 ? 0.4 : 0.25;
-  const double epilogue = store_issue + 2 * staged / 32;
-  const double main = std::max({products * cycles_per_product / 0.8, shared / 0.85, l2 / l2_bytes_per_cycle});
+  const double epilogue = store_issue + 2 * staged * word / 128;
+  const double main = std::max({products * product_cycles / 0.8, shared / 0.85, l2 / l2_bytes_per_cycle});
   const double per_tile =
       std::max(main + overlap * epilogue + slabs * slab_latency * overlap, memory / memory_bytes_per_cycle);
 
@@ -113,6 +117,8 @@ std::vector<Int3> boxes_for(int columns, const Int3& positions) {
       boxes.push_back({d, h, w});
     }
   }
+  // Images smaller than any box have one all the same.
+  if (boxes.empty()) boxes.push_back({1, columns / 8, 8});
   return boxes;
 }
 
@@ -169,13 +175,13 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
     ++types_with_steps;
   }
   const Int3 positions = positions_of(c, shape);
-  const int max_sums = math == Math::fp32 ? 64 : 128;
+  const int max_sums = math == Math::fp32 || math == Math::f64 ? 64 : 128;
   const bool one_block = rows.channel_blocks == 1 && g.groups == 1 && rows.types.size() == 1;
 
   // Prices are so much too low beside those of the warpgroups' kernels: most where x is loaded by single 16-bit
   // elements, and where most of it is halo.
   constexpr double latency = 7000, of_halo = 2.5;
-  const double share = (device::element_bytes(math) == 4 ? 1.7
+  const double share = (device::element_bytes(math) >= 4 ? 1.7
                         : access.x_vector > 1            ? 2.5
                                                          : 5) *
                        (device::reaches_far(c.reach) ? of_halo : 1);
@@ -204,7 +210,7 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
             if (math == Math::fp32 && octets > 1) continue;
             c.chunk_words = rows.paired ? 4 : 8 * octets;
             for (const int slab_bytes : {12 * 1024, 24 * 1024, 48 * 1024}) {
-              const int per_step = octets * device::step_words(c) * 4;
+              const int per_step = octets * device::step_words(c) * device::word_bytes(c);
               const int slabs = std::max(1, device::ceil_div(int(most_steps) * per_step, slab_bytes));
               c.steps_per_slab = device::ceil_div(int(most_steps), slabs);
               c.resident_steps = 0;
@@ -214,7 +220,8 @@ std::vector<TileChoice> price_tiles(const Geometry& g, Math math, const RowPlan&
                 consider(c);
               }
             }
-            const int64_t all_bytes = int64_t(most_steps) * device::octets_of(c) * device::step_words(c) * 4;
+            const int64_t all_bytes =
+                int64_t(most_steps) * device::octets_of(c) * device::step_words(c) * device::word_bytes(c);
             if (one_block && all_bytes <= 150 * 1024) {
               c.steps_per_slab = c.resident_steps = int(most_steps);
               for (c.stages = 2; c.stages <= 4; ++c.stages) {

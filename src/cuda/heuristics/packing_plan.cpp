@@ -1,6 +1,8 @@
 #include "cuda/heuristics/packing_plan.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
@@ -15,10 +17,26 @@ Math math_of(const Layer& layer) {
       return Math::f16;
     case DType::bf16:
       return Math::bf16;
+    case DType::f64:
+      return Math::f64;
     default:
       return layer.precision == Precision::tf32 ? Math::tf32 : Math::fp32;
   }
 }
+
+namespace {
+
+/// Of the multiplications that tensor cores do for a plan of one channel a word, those that the layer asks for.
+double used_share(const Geometry& geometry, const RowPlan& rows) {
+  double tiles = 0;
+  for (const BlockType& type : rows.types)
+    for (const Step& step : type.steps) tiles += std::popcount(step.mask);
+  const double octets = std::ceil(double(geometry.group_in) / 8);
+  return double(geometry.taps() * geometry.group_in * geometry.group_out) /
+         (tiles * rows.channel_blocks * octets * 8 * rows.tile_rows);
+}
+
+}  // namespace
 
 /// For the kernels of warpgroups where they suit the layer, else for the general one; where it has few rows, also
 /// for positions of several inputs, which shapes of wide rows take; with the lines of all phases along the height
@@ -81,6 +99,13 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
         suits_march(marched, as, rows))
       plans.push_back({Kernels::march, as, std::move(rows), view});
   };
+  if (math == Math::f64) {  // warpgroups have no products of doubles
+    constexpr double least_used = 0.3;  // below, the direct kernel is as fast
+    if (make_row_plan(geometry, device::channels_per_word(math), 4, rows) &&
+        used_share(geometry, rows) >= least_used)
+      add(false, math);
+    return plans;
+  }
   const bool scales = options.warpgroups && device::element_bytes(math) == 4 && options.scaled.value_or(true);
   const Math scaled = math == Math::fp32 ? Math::halves : Math::half;
   if (scales && options.scaled) {

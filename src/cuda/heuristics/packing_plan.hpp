@@ -34,7 +34,8 @@ struct PackingOptions {
   bool any_phases = false;  // outputs along the width as channels wherever that can be done
 };
 
-/// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows.
+/// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows, or is of
+/// doubles and most rows would be idle.
 std::vector<PackingPlan> plan_packings(const Geometry& geometry, device::Math math, Layout layout,
                                        const PackingOptions& options);
 

@@ -259,7 +259,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
       const double teams = double(limits.multiprocessors) * c.teams * c.blocks_per_sm;
       const double tiles = TeamRounds(c, shape, limits).tiles;
       for (c.depth_splits = 2;
-           c.turned && c.resident_steps == 0 && steps.types == c.types &&
+           c.turned && !limits.exported && c.resident_steps == 0 && steps.types == c.types &&
            c.depth_splits <= std::min(most_splits, device::chunks_of(c)) && tiles * (c.depth_splits - 1) < teams;
            c.depth_splits *= 2)
         if (fits(c, limits)) choices.push_back({c, panel_cycles(c, rows, shape, limits)});
@@ -350,7 +350,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
   const bool few =
       double(shape.batch) * positions.d * positions.h * positions.w * layer.types * layer.channel_blocks <=
       64.0 * limits.multiprocessors;
-  if (!limits.exported && (layer.types * layer.channel_blocks >= 2 || layer.x_phases > 1 || few || !loads)) {
+  if (limits.turns && (layer.types * layer.channel_blocks >= 2 || layer.x_phases > 1 || few || !loads)) {
     const int widest_load = c.x_channels_last ? 1 : c.x_vector;
     c.turned = true, c.x_channels_last = false;
     for (c.x_vector = 1; c.x_vector <= widest_load; ++c.x_vector)
@@ -358,9 +358,9 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
         if (c.channel_blocks % c.team_blocks != 0) continue;
         if (c.x_vector == widest_load) {
           add_rows(c, positions, joins, boxes);
-          add_joined_rows(c, positions, joins, boxes);
+          if (!limits.exported) add_joined_rows(c, positions, joins, boxes);
         }
-        add_flat(c, positions, shape, joins, boxes);
+        if (!limits.exported) add_flat(c, positions, shape, joins, boxes);
       }
   }
   std::erase_if(boxes, [&](const GemmConfig& box) { return !has_pairs_in_order(box, rows); });
@@ -384,7 +384,7 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     GemmConfig box = boxes[i];
     const Int3 all = boxes_of(box, shape);
     const bool shares = (all.d > 1 && box.reach.d > 0) || (all.h > 1 && box.reach.h > 0);
-    if (!box.turned || !shares || device::scales(box.math) || box.images > 1 || box.shared_halo != Int3{0, 0, 0})
+    if (limits.exported || !box.turned || !shares || device::scales(box.math) || box.images > 1 || box.shared_halo != Int3{0, 0, 0})
       continue;
     if (turned_image_bytes(box, all) > limits.most_turned_bytes) continue;
     box.turned_once = true;

@@ -26,8 +26,24 @@ template <>
 struct ElementFor<Math::bf16> {
   using Type = BF16;
 };
+template <>
+struct ElementFor<Math::f64> {
+  using Type = double;
+};
 template <GemmConfig C>
 using ElementOf = typename ElementFor<C.math>::Type;
+
+/// A word of operands.
+template <Math math>
+struct OperandWordFor {
+  using Type = u32;
+};
+template <>
+struct OperandWordFor<Math::f64> {
+  using Type = double;
+};
+template <GemmConfig C>
+using OperandWord = typename OperandWordFor<C.math>::Type;
 
 template <class Element>
 struct AccumulatorOf {
@@ -37,6 +53,8 @@ template <>
 struct AccumulatorOf<double> {
   using Type = double;
 };
+template <Math math>
+using SumFor = typename AccumulatorOf<typename ElementFor<math>::Type>::Type;
 
 __device__ inline double load_as_accumulator(double value) { return value; }
 __device__ inline float load_as_accumulator(float value) { return value; }

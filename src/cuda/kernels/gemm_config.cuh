@@ -103,6 +103,7 @@ struct GemmConfig {
 };
 
 constexpr int channels_per_word(const GemmConfig& c) { return channels_per_word(c.math); }
+constexpr int word_bytes(const GemmConfig& c) { return word_bytes(c.math); }
 constexpr int element_bytes(const GemmConfig& c) { return element_bytes(c.math); }
 constexpr int weight_parts(const GemmConfig& c) { return weight_parts(c.math); }
 

@@ -23,9 +23,11 @@ namespace tconv::device {
 template <GemmConfig C, class Tables>
 struct ImplicitGemm {
   using Params = ForwardParams;
+  using Word = OperandWord<C>;
   using X = XTile<C>;
   using W = WeightSlab<C>;
   using Store = StagedStore<C>;
+  using Sum = SumFor<C.math>;
 
   static constexpr int threads = threads_of(C);
   static constexpr int stages = C.stages;
@@ -37,14 +39,14 @@ struct ImplicitGemm {
   /// Issues the loads of one slab after another, `stages` − 1 slabs ahead of the products.
   struct Producer {
     const Params& p;
-    u32* weight_ring;
-    u32* x_ring;
+    Word* weight_ring;
+    Word* x_ring;
     int tile_index, chunk = 0, step = 0;  // what comes next
     int slab_slot = 0, x_slot = 0;
     Tile tile;
     typename X::Loader loader;
 
-    __device__ Producer(const Params& params, u32* weights, u32* x)
+    __device__ Producer(const Params& params, Word* weights, Word* x)
         : p(params), weight_ring(weights), x_ring(x), tile_index(blockIdx.x) {
       seek();
     }
@@ -86,23 +88,25 @@ struct ImplicitGemm {
     }
   };
 
-  __device__ static const u32* packed_weights(const Params& p, const Tile& tile, int step) {
+  __device__ static const Word* packed_weights(const Params& p, const Tile& tile, int step) {
     const i64 steps = i64(Tables::steps(tile.type)) * octets_of(C);
     const i64 block = i64(tile.group) * C.channel_blocks + tile.channel_block;
-    return p.weight + Tables::weight_base(tile.type) + (block * steps + step) * W::step_words;
+    return reinterpret_cast<const Word*>(p.weight) + Tables::weight_base(tile.type) +
+           (block * steps + step) * W::step_words;
   }
 
   __device__ static void run(const Params& p) {
     extern __shared__ __align__(16) u32 shared[];
-    u32* const weights = shared;
-    u32* const x_ring = weights + weight_words;
+    Word* const weights = reinterpret_cast<Word*>(shared);
+    Word* const x_ring = weights + weight_words;
     const auto epilogue = Store::memory(x_ring + x_words);
     ptx::let_next_begin();
     Store::clear(epilogue);
     ptx::wait_for_previous();
 
     if constexpr (weights_resident) {
-      for (int i = threadIdx.x; i < weight_words / 4; i += threads)
+      constexpr int copies = weight_words * int(sizeof(Word)) / 16;
+      for (int i = threadIdx.x; i < copies; i += threads)
         ptx::copy_async<16>(ptx::shared_address(weights) + i * 16, p.weight + i * 4, true);
     }
     Producer producer(p, weights, x_ring);
@@ -115,7 +119,7 @@ struct ImplicitGemm {
       const Tile tile = Tile::decode<C>(p, index);
       Store::describe_lines(p, tile, epilogue.table[turn], Tables{});
       const int steps = Tables::steps(tile.type), first_entry = Tables::first_entry(tile.type);
-      float sum[C.tiles_m][C.tiles_n][4] = {};
+      Sum sum[C.tiles_m][C.tiles_n][4] = {};
       if (steps > 0) {
         for (int chunk = 0; chunk < chunks; ++chunk) {
           for (int step = 0; step < steps; step += C.steps_per_slab) {
@@ -125,7 +129,7 @@ struct ImplicitGemm {
             }
             __syncthreads();  // this slab has arrived for everyone, and the slot before it is free
             producer.load_next();
-            const u32* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
+            const Word* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
                                                : weights + slab_slot * W::words;
             consumer.multiply(sum, x_ring + x_slot * X::words, slab, weights_resident ? steps : C.steps_per_slab,
                               first_entry + step, min(C.steps_per_slab, steps - step));
@@ -168,15 +172,12 @@ struct ImplicitGemm {
     }
 
     /// The operands of one product: `x` the octet, `a` this lane's part of the step's row tiles.
-    __device__ void load(F& f, const u32* x, const uint4* a, const Entry& step) const {
+    __device__ void load(F& f, const Word* x, const uint4* a, const Entry& step) const {
 #pragma unroll
-      for (int m = 0; m < C.tiles_m; ++m) {
-        const uint4 v = a[m * warp_size];
-        f.a[m][0] = v.x, f.a[m][1] = v.y, f.a[m][2] = v.z, f.a[m][3] = v.w;
-      }
+      for (int m = 0; m < C.tiles_m; ++m) read_fragment(f.a[m], a + m * W::tile_copies);
 #pragma unroll
       for (int n = 0; n < C.tiles_n; ++n) {
-        const u32* from = x + (one_row ? column[0] + n * 8 * X::position_stride : column[n]);
+        const Word* from = x + (one_row ? column[0] + n * 8 * X::position_stride : column[n]);
         f.b[n][0] = from[step.low];
         f.b[n][1] = paired ? from[step.high] : from[step.low + 4 * X::word_stride];
       }
@@ -184,12 +185,12 @@ struct ImplicitGemm {
 
     /// sum += the slab's products, step by step and octet by octet. Operands are read one product early, into
     /// two buffers that take turns; what is read after the last step repeats it and is not used.
-    __device__ void multiply(float (&sum)[C.tiles_m][C.tiles_n][4], const u32* x, const u32* slab, int octet_steps,
+    __device__ void multiply(Sum (&sum)[C.tiles_m][C.tiles_n][4], const Word* x, const Word* slab, int octet_steps,
                              int first_entry, int count) const {
-      const uint4* const a = reinterpret_cast<const uint4*>(slab) + first_row_tile * warp_size + lane_index();
+      const uint4* const a = reinterpret_cast<const uint4*>(slab) + first_row_tile * W::tile_copies + lane_index();
       const auto entry_of = [&](int s) { return entry(first_entry + min(s, count - 1)); };
       const auto load_from = [&](F& f, const Entry& step, int s, int k) {
-        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + min(s, count - 1)) * (W::step_words / 4), step);
+        load(f, x + k * 8 * X::word_stride, a + (k * octet_steps + min(s, count - 1)) * W::step_copies, step);
       };
       F f[2];
       Entry now = entry_of(0), next = entry_of(1);

@@ -15,9 +15,11 @@ constexpr int max_of(int a, int b) { return a > b ? a : b; }
 constexpr int min_of(int a, int b) { return a < b ? a : b; }
 constexpr int volume(Int3 v) { return v.d * v.h * v.w; }
 
-/// The smallest number at or above `value` that is `residue` modulo 32: strides with residue 8 let a
-/// warp read four rows of eight words from 32 different banks.
-constexpr int pad_to_bank(int value, int residue) { return value + ((residue - value) % 32 + 32) % 32; }
+/// The smallest number at or above `value` that is `residue` modulo the number of banks: strides with residue 8 let a
+/// warp read four rows of eight words from 32 different banks. Of 64-bit words there are 16.
+constexpr int pad_to_bank(int value, int residue, int banks = 32) {
+  return value + ((residue - value) % banks + banks) % banks;
+}
 
 constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 

@@ -38,7 +38,7 @@ __device__ inline int take(u32& rest, int size) {
 struct Piece {
   static constexpr int tiles = 4;
   int type, group, channel_block, octet, step, first_tile;
-  u32* packed;  // the words of the step
+  i64 first_word;  // of the step
 
   /// Pieces of a weight whose steps have so many words.
   template <int StepWords, int RowTiles>
@@ -50,11 +50,10 @@ struct Piece {
   __device__ static Piece decode(const PackParams& p, u32 index) {
     Piece at;
     at.first_tile = take(index, ceil_div(RowTiles, tiles)) * tiles;
-    const i64 first_word = i64(index) * StepWords;
-    at.packed = p.packed + first_word;
+    at.first_word = i64(index) * StepWords;
     at.type = 0;
-    while (at.type + 1 < C.types && first_word >= Tables::weight_base(at.type + 1)) ++at.type;
-    u32 rest = u32((first_word - Tables::weight_base(at.type)) / StepWords);
+    while (at.type + 1 < C.types && at.first_word >= Tables::weight_base(at.type + 1)) ++at.type;
+    u32 rest = u32((at.first_word - Tables::weight_base(at.type)) / StepWords);
     at.octet = take(rest, C.octet_group), at.step = take(rest, Tables::steps(at.type));
     at.octet += take(rest, octets_of(C) / C.octet_group) * C.octet_group;
     at.channel_block = take(rest, C.channel_blocks), at.group = int(rest);
@@ -98,13 +97,19 @@ struct ChannelWord {
   __device__ ChannelWord(const PackParams& p, int group, int word)
       : offset((i64(group) * C.group_in + word * per_word) * p.stride_in), channels(C.group_in - word * per_word) {}
 
-  /// The weights of a row as bits; zero where there are none. Something is read always, and masks choose: a branch
-  /// would keep the loads of a piece from being under way together.
-  __device__ u32 load(const PackParams& p, const Filter& filter) const {
-    u32 word = 0;
+  /// The weights of a row, as bits where they are not doubles; zero where there are none. Something is read always, and
+  /// masks choose: a branch would keep the loads of a piece from being under way together.
+  __device__ OperandWord<C> load(const PackParams& p, const Filter& filter) const {
+    if constexpr (C.math == Math::f64) {
+      const i64 there = -i64(filter.exists && channels > 0);
+      const double weight = static_cast<const double*>(p.weight)[(offset + filter.offset) & there];
+      return there ? weight : 0;
+    } else {
+      u32 word = 0;
 #pragma unroll
-    for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
-    return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+      for (int i = 0; i < per_word; ++i) word |= load_channel(p, filter, i) << (16 * i);
+      return C.math == Math::tf32 ? ptx::round_tf32(word) : word;
+    }
   }
   __device__ u32 load_channel(const PackParams& p, const Filter& filter, int i) const {
     const int there = -int(filter.exists && i < channels);
@@ -116,7 +121,16 @@ struct ChannelWord {
 __device__ inline u32 first_piece() { return blockIdx.x * (blockDim.x / warp_size) + warp_index(); }
 __device__ inline u32 pieces_apart() { return gridDim.x * (blockDim.x / warp_size); }
 
-/// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync.
+/// A lane's part of a row tile, in 16 bytes that are next to those of other lanes.
+__device__ inline void write_fragment(u32* tile, int lane, const u32 (&v)[4]) {
+  reinterpret_cast<uint4*>(tile)[lane] = make_uint4(v[0], v[1], v[2], v[3]);
+}
+__device__ inline void write_fragment(double* tile, int lane, const double (&v)[4]) {
+  reinterpret_cast<double2*>(tile)[lane] = make_double2(v[0], v[1]);
+  reinterpret_cast<double2*>(tile)[warp_size + lane] = make_double2(v[2], v[3]);
+}
+
+/// [type][group][channel block][octet][step][row tile][lane][4]: A fragments of mma.sync (tiles/weight_slab.cuh).
 template <GemmConfig C, class Tables>
 __device__ void pack_fragments(const PackParams& p) {
   ptx::wait_for_previous();
@@ -130,7 +144,7 @@ __device__ void pack_fragments(const PackParams& p) {
     const Int3 high = paired ? Tables::step_shift(at.type, at.step, true) : low;
     const ChannelWord<C> low_word(p, at.group, at.octet * 8 + lane % 4);
     const ChannelWord<C> high_word(p, at.group, at.octet * 8 + lane % 4 + (paired ? 0 : 4));
-    uint4 fragments[Piece::tiles];
+    OperandWord<C> fragments[Piece::tiles][4];
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       const int first = min_of(at.first_tile + i, tiles - 1) * 16 + lane / 4;
@@ -139,13 +153,14 @@ __device__ void pack_fragments(const PackParams& p) {
       const Filter lower_low = filter_of<C>(p, lower, at.channel_block, low);
       const Filter upper_high = paired ? filter_of<C>(p, upper, at.channel_block, high) : upper_low;
       const Filter lower_high = paired ? filter_of<C>(p, lower, at.channel_block, high) : lower_low;
-      fragments[i] = make_uint4(low_word.load(p, upper_low), low_word.load(p, lower_low), high_word.load(p, upper_high),
-                                high_word.load(p, lower_high));
+      fragments[i][0] = low_word.load(p, upper_low), fragments[i][1] = low_word.load(p, lower_low);
+      fragments[i][2] = high_word.load(p, upper_high), fragments[i][3] = high_word.load(p, lower_high);
     }
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i)
       if (at.first_tile + i < tiles)
-        reinterpret_cast<uint4*>(at.packed + (at.first_tile + i) * tile_words)[lane] = fragments[i];
+        write_fragment(reinterpret_cast<OperandWord<C>*>(p.packed) + at.first_word + (at.first_tile + i) * tile_words,
+                       lane, fragments[i]);
   }
   ptx::leave_for_next();
 }
@@ -189,7 +204,7 @@ __device__ void pack_rows(const PackParams& p) {
 #pragma unroll
     for (int i = 0; i < Piece::tiles; ++i) {
       if (at.first_tile + i >= tiles) break;
-      u32* const tile = at.packed + (at.first_tile + i) * tile_words + lane;
+      u32* const tile = p.packed + at.first_word + (at.first_tile + i) * tile_words + lane;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const auto& word = words[i][half];

@@ -113,9 +113,9 @@ struct DeviceProperties {
   int multiprocessors = 0;
   int shared_per_block = 0, shared_per_multiprocessor = 0;
   std::size_t memory = 0;
-  // For exported layers: every call is one kernel, which serves every size, and weights are packed one way, scaled
-  // or as they are.
-  bool exported = false;
+  // For exported layers: a kernel serves every size, x may be turned for it where `turns` says so, and weights are
+  // packed one way, scaled or as they are.
+  bool exported = false, turns = false;
   std::optional<bool> scaled;
   KernelRecord* record = nullptr;  // set where the device is not here: kernels are noted instead of loaded
 };

@@ -208,7 +208,8 @@ std::string Emulation::check(const Case& c, std::mt19937& rng) {
     s_of.error += (got - right) * (got - right), s_of.norm += right * right;
   });
   EXPECT_EQ(infinite > 0, c.infinite) << c.text;
-  const double bar = layer.dtype == DType::f16            ? 1e-3
+  const double bar = layer.dtype == DType::f64            ? 1e-13
+                     : layer.dtype == DType::f16          ? 1e-3
                      : layer.dtype == DType::bf16         ? 8e-3
                      : layer.precision == Precision::tf32 ? 4e-4
                                                           : 1e-6;

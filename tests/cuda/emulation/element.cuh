@@ -25,14 +25,36 @@ template <>
 struct ElementFor<Math::bf16> {
   using Type = BF16;
 };
+template <>
+struct ElementFor<Math::f64> {
+  using Type = double;
+};
 template <GemmConfig C>
 using ElementOf = typename ElementFor<C.math>::Type;
+
+template <Math math>
+struct OperandWordFor {
+  using Type = u32;
+};
+template <>
+struct OperandWordFor<Math::f64> {
+  using Type = double;
+};
+template <GemmConfig C>
+using OperandWord = typename OperandWordFor<C.math>::Type;
 
 template <class Element>
 struct AccumulatorOf {
   using Type = float;
 };
+template <>
+struct AccumulatorOf<double> {
+  using Type = double;
+};
+template <Math math>
+using SumFor = typename AccumulatorOf<typename ElementFor<math>::Type>::Type;
 
+inline double load_as_accumulator(double value) { return value; }
 inline float load_as_accumulator(float value) { return value; }
 inline float load_as_accumulator(F16 value) {
   _Float16 half;
@@ -41,6 +63,7 @@ inline float load_as_accumulator(F16 value) {
 }
 inline float load_as_accumulator(BF16 value) { return __uint_as_float(u32(value.bits) << 16); }
 
+inline void convert(double& to, double from) { to = from; }
 inline void convert(float& to, float from) { to = from; }
 inline void convert(F16& to, float from) {
   const _Float16 half = _Float16(from);

@@ -36,6 +36,9 @@ struct float2 {
 struct float4 {
   float x, y, z, w;
 };
+struct alignas(16) double2 {
+  double x, y;
+};
 struct uint2 {
   unsigned x, y;
 };
@@ -43,6 +46,9 @@ struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
 inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline double2 make_double2(double x, double y) {
   return {x, y};
 }
 inline float4 make_float4(float x, float y, float z, float w) {

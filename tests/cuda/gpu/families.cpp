@@ -159,7 +159,9 @@ int families(const std::string& only) {
                              {"", "", ""}};
   for (const auto& [asked, value, part] : all_asked) {
     if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
-    const std::string name = std::string(asked).substr(0, 13) == "TCONV_PREFER_" ? asked + 13 : asked;
+    const std::string name = !*asked                                              ? "none"
+                             : std::string(asked).substr(0, 13) == "TCONV_PREFER_" ? asked + 13
+                                                                                   : asked;
     if (!only.empty() && only != value && only != name) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
     unsetenv("TCONV_PREFER_MARCH");

@@ -7,6 +7,7 @@
 // group per warp row.
 #pragma once
 
+#include "epilogue/vector_store.cuh"
 #include "sizes/general.cuh"
 #include "tile.cuh"
 
@@ -15,6 +16,7 @@ namespace tconv::device {
 template <GemmConfig C>
 struct StagedStore {
   using Element = ElementOf<C>;
+  using Sum = SumFor<C.math>;
   static constexpr int threads = threads_of(C);
   static constexpr int warps = C.warps_m * C.warps_n;
   static constexpr int box_rows = C.box.d * C.box.h;
@@ -35,19 +37,19 @@ struct StagedStore {
   /// What the stores of a tile need to know of a line, worked out while its products are formed.
   struct Line {
     i64 offset;  // of its first output in the tensor, without the position
-    float bias;
+    Sum bias;
     int phase_d, phase_h;
     bool exists;
   };
-  static_assert(sizeof(Line) == line_bytes);
+  static_assert(sizeof(Line) == line_bytes(C));
 
   /// Shared memory of the epilogue. Lines are written for the next tile while others store this one.
   struct Memory {
-    float* staging;
+    Sum* staging;
     Line* table[2];
   };
   __device__ static Memory memory(void* at) {
-    float* staging = static_cast<float*>(at);
+    Sum* staging = static_cast<Sum*>(at);
     Line* table = reinterpret_cast<Line*>(staging + staging_words(C));
     return {staging, {table, table + lines}};
   }
@@ -68,12 +70,12 @@ struct StagedStore {
       line.offset = tile.n * p.ys.n + channel * p.ys.c;
       line.bias = p.bias && entry != 0xffffffff && local < C.group_out
                       ? load_as_accumulator(static_cast<const Element*>(p.bias)[channel])
-                      : 0.f;
+                      : Sum(0);
     }
   }
 
   __device__ static void store(const ForwardParams& p, const Tile& tile, const Memory& m, const Line* table,
-                               const float (&sum)[C.tiles_m][C.tiles_n][4]) {
+                               const Sum (&sum)[C.tiles_m][C.tiles_n][4]) {
 #pragma unroll 1
     for (int pass = 0; pass < passes; ++pass) {
       __syncthreads();  // the last pass has been read
@@ -90,7 +92,7 @@ struct StagedStore {
   }
 
  private:
-  __device__ static void stage(float* staging, const float (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
+  __device__ static void stage(Sum* staging, const Sum (&sum)[C.tiles_m][C.tiles_n][4], int pass) {
     const int lane = lane_index(), warp_m = warp_index() / C.warps_n, warp_n = warp_index() % C.warps_n;
 #pragma unroll
     for (int i = 0; i < pass_tiles; ++i) {
@@ -104,13 +106,13 @@ struct StagedStore {
         const int line = C.phase_major ? row : (place * 16 + row) / phases;
         const int phase = C.phase_major ? place : (place * 16 + row) % phases;
         if (line >= group_lines || phase >= phases) continue;
-        float* target = staging + (first_line + line) * line_stride + width_phase(phase);
+        Sum* target = staging + (first_line + line) * line_stride + width_phase(phase);
 #pragma unroll
         for (int n = 0; n < C.tiles_n; ++n) {
           const int column = (warp_n * C.tiles_n + n) * 8 + lane % 4 * 2;
-          const float* value = sum[m][n] + half * 2;
+          const Sum* value = sum[m][n] + half * 2;
           if constexpr (C.stride.w == 1 && C.y_rows) {
-            *reinterpret_cast<float2*>(target + column) = make_float2(value[0], value[1]);
+            store_pair(target + column, value[0], value[1]);
           } else {
             target[column * C.stride.w] = value[0];
             target[(column + 1) * C.stride.w] = value[1];
@@ -140,7 +142,7 @@ struct StagedStore {
 
   /// Eight lanes write a run, 16 bytes each and aligned with memory: a line of 128 bytes at a time, four runs
   /// side by side. The ends of a run go element by element.
-  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const float* staging, const Line* table,
+  __device__ static void store_rows(const ForwardParams& p, const Tile& tile, const Sum* staging, const Line* table,
                                     int pass) {
     constexpr int vector = 16 / sizeof(Element);
     constexpr int lanes = 8, runs = pass_lines * box_rows;
@@ -153,7 +155,7 @@ struct StagedStore {
       const int od = (tile.origin.d + row / C.box.h) * C.stride.d + line.phase_d - C.padding.d;
       const int oh = (tile.origin.h + row % C.box.h) * C.stride.h + line.phase_h - C.padding.h;
       if (!line.exists || unsigned(od) >= unsigned(p.out.d) || unsigned(oh) >= unsigned(p.out.h)) continue;
-      const float bias = line.bias;
+      const Sum bias = line.bias;
       Element* const target = static_cast<Element*>(p.y) + line.offset + (od * p.ys.d + oh * p.ys.h + ow0);
       // Vectors start `skew` elements before the run. In the staging they start `shift` floats after a
       // multiple of four: two aligned reads hold them. What is read in front of a line is not stored; in
@@ -161,23 +163,28 @@ struct StagedStore {
       const int skew = int(reinterpret_cast<u64>(target + first) / sizeof(Element) % (vector * lanes));
       const int begin = first - skew, staged = staged_row(row);
       const int shift = (staged + begin) & 3;
-      const float* const from = staging + line_index * line_stride;
+      const Sum* const from = staging + line_index * line_stride;
 #pragma unroll 2
       for (int c = begin + lane_index() % lanes * vector; c < end; c += lanes * vector) {
         if (c + vector <= first) continue;
-        const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
         Element out[vector];
-        float4 low = words[0];
+        if constexpr (sizeof(Sum) == 8) {
 #pragma unroll
-        for (int i = 0; i < vector / 4; ++i) {
-          const float4 high = words[i + 1];
-          const float4 v = shifted(low, high, shift);
-          out[4 * i] = to_element<Element>(v.x + bias), out[4 * i + 1] = to_element<Element>(v.y + bias);
-          out[4 * i + 2] = to_element<Element>(v.z + bias), out[4 * i + 3] = to_element<Element>(v.w + bias);
-          low = high;
+          for (int i = 0; i < vector; ++i) out[i] = from[staged + c + i] + bias;
+        } else {
+          const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
+          float4 low = words[0];
+#pragma unroll
+          for (int i = 0; i < vector / 4; ++i) {
+            const float4 high = words[i + 1];
+            const float4 v = shifted(low, high, shift);
+            out[4 * i] = to_element<Element>(v.x + bias), out[4 * i + 1] = to_element<Element>(v.y + bias);
+            out[4 * i + 2] = to_element<Element>(v.z + bias), out[4 * i + 3] = to_element<Element>(v.w + bias);
+            low = high;
+          }
         }
         if (c >= first && c + vector <= end) {
-          *reinterpret_cast<uint4*>(target + c) = pack(out);
+          store_whole(target + c, out);
         } else {
 #pragma unroll
           for (int i = 0; i < vector; ++i)
@@ -195,17 +202,18 @@ struct StagedStore {
     return make_float4(two ? c : a, two ? d : b, two ? e : c, two ? f : d);
   }
 
-  __device__ static uint4 pack(const float (&v)[4]) {
-    return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+  __device__ static void store_whole(double* at, const double (&v)[2]) { store_pair(at, v[0], v[1]); }
+  __device__ static void store_whole(float* at, const float (&v)[4]) {
+    *reinterpret_cast<float4*>(at) = make_float4(v[0], v[1], v[2], v[3]);
   }
   template <class Half>
-  __device__ static uint4 pack(const Half (&v)[8]) {
-    return make_uint4(v[0].bits | u32(v[1].bits) << 16, v[2].bits | u32(v[3].bits) << 16,
-                      v[4].bits | u32(v[5].bits) << 16, v[6].bits | u32(v[7].bits) << 16);
+  __device__ static void store_whole(Half* at, const Half (&v)[8]) {
+    *reinterpret_cast<uint4*>(at) = make_uint4(v[0].bits | u32(v[1].bits) << 16, v[2].bits | u32(v[3].bits) << 16,
+                                               v[4].bits | u32(v[5].bits) << 16, v[6].bits | u32(v[7].bits) << 16);
   }
 
   /// Any strides; lines fastest, which is contiguous where channels are.
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const float* staging,
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Sum* staging,
                                         const Line* table, int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     for (int item = int(threadIdx.x); item < pass_lines * box_rows * run; item += threads) {

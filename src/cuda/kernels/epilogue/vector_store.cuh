@@ -6,6 +6,9 @@
 
 namespace tconv::device {
 
+__device__ inline void store_pair(double* at, double a, double b) {
+  *reinterpret_cast<double2*>(at) = make_double2(a, b);
+}
 __device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
 template <class Half>
 __device__ void store_pair(Half* at, float a, float b) {

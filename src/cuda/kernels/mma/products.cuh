@@ -1,6 +1,7 @@
 // Products of warp tiles: which instruction forms them, and what is done to operands on the way.
 //
 //   f16, bf16   one m16n8k16 product
+//   f64         one m16n8k8 product
 //   tf32        one m16n8k8 product of operands rounded to nearest: x in its tile, weights when packed
 //   fp32        three m16n8k8 products of operands split into a rounded head and a remainder,
 //                 x·w = xh·wh + (xh·wl + xl·wh) + O(2^-22)
@@ -9,6 +10,7 @@
 //               first, and added to the running sum by the fp32 adder, which rounds to nearest.
 #pragma once
 
+#include "element.cuh"
 #include "mma/split.cuh"
 #include "ptx/mma.cuh"
 
@@ -17,11 +19,13 @@ namespace tconv::device {
 /// The operands of one step of one warp: `M` row tiles of weights, `N` column tiles of inputs.
 template <Math math, int M, int N>
 struct Fragments {
-  u32 a[M][4];
-  u32 b[N][2];
+  using Word = typename OperandWordFor<math>::Type;
+  using Sum = SumFor<math>;
+  Word a[M][4];
+  Word b[N][2];
 
   /// sum += a·b for the row tiles in `mask`.
-  __device__ void multiply(float (&sum)[M][N][4], u32 mask) {
+  __device__ void multiply(Sum (&sum)[M][N][4], u32 mask) {
     if constexpr (math == Math::fp32) {
       multiply_split(sum, mask);
     } else {
@@ -35,7 +39,7 @@ struct Fragments {
   }
 
  private:
-  __device__ void multiply_split(float (&sum)[M][N][4], u32 mask) {
+  __device__ void multiply_split(Sum (&sum)[M][N][4], u32 mask) {
     u32 b_head[N][2], b_rest[N][2];
 #pragma unroll
     for (int n = 0; n < N; ++n) {

@@ -9,7 +9,7 @@ __device__ inline u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-/// Copies `Bytes` (4 or 16), or writes that many zeros and reads nothing where `valid` is false.
+/// Copies `Bytes` (4, 8 or 16), or writes that many zeros and reads nothing where `valid` is false.
 template <int Bytes>
 __device__ inline void copy_async(u32 shared, const void* global, bool valid) {
   const u32 source_bytes = valid ? Bytes : 0;
@@ -17,7 +17,7 @@ __device__ inline void copy_async(u32 shared, const void* global, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
                  : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(source_bytes), "n"(Bytes)
                  : "memory");
 }
 

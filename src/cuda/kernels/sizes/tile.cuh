@@ -45,8 +45,16 @@ constexpr int tile_positions(const GemmConfig& c) {
   return max_of(c.images, 1) * volume(e) + (shared.d * e.h + shared.h) * e.w + shared.w;
 }
 constexpr int x_inputs(const GemmConfig& c) { return c.x_phases * tile_positions(c); }
-constexpr int x_word_stride(const GemmConfig& c) { return c.x_channels_last ? 1 : pad_to_bank(x_inputs(c), 8); }
-constexpr int x_position_stride(const GemmConfig& c) { return c.x_channels_last ? c.chunk_words + 4 : 1; }
+/// What keeps the words of a fragment, of four channels and eight positions, in different banks: of 64 bits, those of
+/// four positions, which are read at a time.
+constexpr int x_word_stride(const GemmConfig& c) {
+  if (c.x_channels_last) return 1;
+  return word_bytes(c) == 8 ? pad_to_bank(x_inputs(c), 4, 16) : pad_to_bank(x_inputs(c), 8);
+}
+constexpr int x_position_stride(const GemmConfig& c) {
+  if (!c.x_channels_last) return 1;
+  return word_bytes(c) == 8 ? pad_to_bank(c.chunk_words, 4, 8) : c.chunk_words + 4;
+}
 constexpr int x_tile_words(const GemmConfig& c) {
   return c.x_channels_last ? x_inputs(c) * x_position_stride(c) : c.chunk_words * x_word_stride(c);
 }

@@ -1,13 +1,14 @@
 // The input tile: a box of positions with its halo, for one chunk of channels, in shared memory.
 //
-// It holds 32-bit words: one fp32 channel, or two 16-bit channels of one position. A B fragment of
+// It holds words: one fp32 channel, or two 16-bit channels of one position, or a double. A B fragment of
 // mma.sync is one word per register wherever it starts, so a tap is a constant offset into the tile and
 // one tile serves all taps.
 //
 //   channels first:  word (k, position) at k·word_stride + position, word_stride = 8 mod 32
 //   channels last:   word (k, position) at position·(chunk + 4) + k
 //
-// Both make the 32 words of a fragment, 4 words deep and 8 positions wide, fall into 32 banks.
+// Both make the 32 words of a fragment, 4 words deep and 8 positions wide, fall into 32 banks. Words of 64 bits, of
+// which half a warp reads at a time, have other strides to the same end.
 #pragma once
 
 #include "ptx/async_copy.cuh"
@@ -24,6 +25,7 @@ struct BlockThreads {
 template <GemmConfig C, class Threads = BlockThreads>
 struct XTile {
   using Element = ElementOf<C>;
+  using Word = OperandWord<C>;
   static constexpr int channels_per_word = device::channels_per_word(C);
   static constexpr int chunk = C.chunk_words;
   static constexpr int threads = loading_threads(C);
@@ -84,7 +86,7 @@ struct XTile {
       }
     }
 
-    __device__ void load(u32* tile, int chunk_index) const {
+    __device__ void load(Word* tile, int chunk_index) const {
       if constexpr (last)
         load_channels_last(tile, chunk_index);
       else if constexpr (channels_per_word == 1)
@@ -134,9 +136,9 @@ struct XTile {
       return C.group_in % (chunk * channels_per_word) == 0 || channel < C.group_in;
     }
 
-    __device__ void load_channels_first(u32* tile, int chunk_index) const {
+    __device__ void load_channels_first(Word* tile, int chunk_index) const {
       const int depth = Threads::index() / unit_lanes, lane = Threads::index() % unit_lanes;
-      const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * 4;
+      const u32 base = ptx::shared_address(tile) + (depth * word_stride + lane * vector) * int(sizeof(Word));
       const Element* const channel = image + (i64(chunk_index) * chunk + depth) * channel_stride;
       const i64 step = depth_lanes * channel_stride;
 #pragma unroll
@@ -148,13 +150,14 @@ struct XTile {
         for (int k = 0; k < ceil_div(chunk, depth_lanes); ++k, source += step) {
           const int word = k * depth_lanes + depth;
           if (chunk % depth_lanes != 0 && word >= chunk) break;
-          ptx::copy_async<vector * 4>(base + (k * depth_lanes * word_stride + s * unit_lanes * vector) * 4, source,
-                                      offset[s] >= 0 && in_group(chunk_index * chunk + word));
+          const int place = (k * depth_lanes * word_stride + s * unit_lanes * vector) * int(sizeof(Word));
+          ptx::copy_async<vector * sizeof(Word)>(base + place, source,
+                                                 offset[s] >= 0 && in_group(chunk_index * chunk + word));
         }
       }
     }
 
-    __device__ void load_channels_last(u32* tile, int chunk_index) const {
+    __device__ void load_channels_last(Word* tile, int chunk_index) const {
       constexpr int units_per_position = vector ? chunk / vector : chunk * channels_per_word;
 #pragma unroll
       for (int s = 0; s < slots; ++s) {
@@ -164,8 +167,8 @@ struct XTile {
         if constexpr (vector > 0) {
           const int channel = (chunk_index * chunk + part * vector) * channels_per_word;
           const bool valid = offset[s] >= 0 && in_group(channel);
-          ptx::copy_async<vector * 4>(ptx::shared_address(tile + position * position_stride + part * vector),
-                                      image + offset[s] + channel * channel_stride, valid);
+          ptx::copy_async<vector * sizeof(Word)>(ptx::shared_address(tile + position * position_stride + part * vector),
+                                                 image + offset[s] + channel * channel_stride, valid);
         } else {
           const int channel = chunk_index * chunk * channels_per_word + part;
           const bool valid = offset[s] >= 0 && in_group(channel);

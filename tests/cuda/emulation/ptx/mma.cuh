@@ -47,4 +47,25 @@ inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   });
 }
 
+/// Doubles: a fused sum of each product, which is as good as any order.
+template <Math M>
+inline void mma(double (&d)[4], const double (&a)[4], const double (&b)[2]) {
+  u32 words[12];
+  std::memcpy(words, a, sizeof a);
+  std::memcpy(words + 8, b, sizeof b);
+  emulation::exchange<12>(words, [&](const std::vector<unsigned>& all) {
+    const auto operand = [&](u32 lane, u32 index) {
+      double value;
+      std::memcpy(&value, &all[lane * 12 + index * 2], sizeof value);
+      return value;
+    };
+    const u32 row = emulation::lane() / 4, column = emulation::lane() % 4 * 2;
+    for (u32 half = 0; half < 2; ++half)
+      for (u32 e = 0; e < 2; ++e)
+        for (u32 k = 0; k < 8; ++k)
+          d[half * 2 + e] = std::fma(operand(row * 4 + k % 4, half + k / 4 * 2),
+                                     operand((column + e) * 4 + k % 4, 4 + k / 4), d[half * 2 + e]);
+  });
+}
+
 }  // namespace tconv::device::ptx
