@@ -52,7 +52,8 @@ run() {
       TCONV_PREFER_PANELS=mapped "$check" sweep 200 14 && TCONV_PREFER_PANELS=clusters "$check" sweep 200 15 &&
       TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 &&
       TCONV_PREFER_PANELS=mapped_clusters "$check" sweep 200 19 && TCONV_PREFER_PANELS=phases "$check" sweep 200 17 &&
-      TCONV_PREFER_PANELS=shifts "$check" sweep 200 18 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
+      TCONV_PREFER_PANELS=shifts "$check" sweep 200 18 && TCONV_PREFER_PANELS=beside "$check" sweep 200 20 &&
+      TCONV_PREFER_DOUBLES=1 GPU_CHECK_MODES=fp64 "$check" sweep 200 21 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;
     sanitize) sanitize memcheck && sanitize racecheck ;;

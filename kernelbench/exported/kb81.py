@@ -204,6 +204,7 @@ struct GemmConfig {
   bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
   int panel_steps;   // then, steps whose shifts along depth and height are the same, if a panel is for them alone; or 0
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool rows_beside;  // of turned x: a row of each image of the box, then the next row of each, not image after image
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn
@@ -418,6 +419,9 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + halo_depth(c) - c.shared_halo.d, c.box.h + halo_height(c) - c.shared_halo.h,
           width - c.shared_halo.w};
 }
+/// Images whose rows lie side by side in the x tile: taps along depth and height are whole rows of all of them away, and
+/// a product of some of these rows covers no halo but that along the width.
+constexpr int rows_beside(const GemmConfig& c) { return c.rows_beside ? c.images : 1; }
 /// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
 /// that differ in their places along depth and height.
 template <class Boxes>
@@ -465,7 +469,7 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
   const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
   const int d = panels_by_shift(c) ? 0 : c.reach.d - shift.d, h = panels_by_shift(c) ? 0 : c.reach.h - shift.h;
-  return ((d * e.h + h) * e.w + w / c.x_phases + w % c.x_phases * x_phase_stride(c)) *
+  return ((d * e.h + h) * rows_beside(c) * e.w + w / c.x_phases + w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
@@ -703,6 +707,7 @@ struct TurnParams {
   Divisor row_inputs, rows, depth;  // of an x tile: inputs of a row, rows of a layer, layers
   Divisor tile_inputs;              // of an x tile, which may have zeros behind its images
   int images;                       // of an x tile
+  Divisor beside;                   // of them, those whose rows lie side by side
   int unit;                         // neighbouring inputs that a thread takes together, 1 or 2
   Divisor tile_units;
   Divisor x_phases;  // inputs of a position along the width
@@ -997,7 +1002,7 @@ struct StagedStore {
         Element out[vector];
         if constexpr (sizeof(Sum) == 8) {
 #pragma unroll
-          for (int i = 0; i < vector; ++i) out[i] = from[staged + c + i] + bias;
+          for (int i = 0; i < vector; ++i) out[i] = from[staged + max(c + i, first)] + bias;
         } else {
           const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
           float4 low = words[0];
@@ -2314,6 +2319,7 @@ constexpr int panels_per_row(const GemmConfig& c) {
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
   const int h = box_row % c.box.h, slice = box_row / c.box.h;
+  if (c.rows_beside) return (slice % c.box.d * e.h + h) * c.images + slice / c.box.d;
   return ((slice / c.box.d) * e.d + slice % c.box.d) * e.h + h;
 }
 /// Where a product's positions begin in the panel.
@@ -4154,9 +4160,10 @@ struct PanelChannelStore {
     __device__ Place(const ForwardParams& p, int product, int column) {
       if constexpr (C.panel_flat) {
         constexpr Int3 extent = x_extent(C);
-        const int position = product * columns + column, row = position / extent.w;
-        w = position % extent.w, h = row % extent.h;
-        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+        constexpr int beside = rows_beside(C);
+        const int position = product * columns + column, row = position / extent.w, rows = row / beside;
+        w = position % extent.w, h = rows % extent.h;
+        d = rows / extent.h % extent.d, image = rows / extent.h / extent.d * beside + row % beside;
         exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
       } else {
         const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;
@@ -5634,8 +5641,10 @@ struct TurnX {
       int w = p.start.w + p.boxes.w.take(images) * p.advance.w;
       int h = p.start.h + p.boxes.h.take(images) * p.advance.h;
       int d = p.start.d + p.boxes.d.take(images) * p.advance.d;
-      w += p.row_inputs.take(image_of_tile), h += p.rows.take(image_of_tile), d += p.depth.take(image_of_tile);
-      const int image = images * p.images + image_of_tile;
+      w += p.row_inputs.take(image_of_tile);
+      const int beside = p.beside.take(image_of_tile);
+      h += p.rows.take(image_of_tile), d += p.depth.take(image_of_tile);
+      const int image = images * p.images + image_of_tile * p.beside.by + beside;
       const bool inside = image < p.batch && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
                           unsigned(d) < unsigned(p.in.d);
       int group = chunk;
@@ -5904,7 +5913,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   int inputs = x_inputs(c);
   if (c.turned_once) t.boxes.d = 1, t.boxes.h = 1, inputs = c.x_phases * volume(extent);
   t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
-  t.images = c.images, t.tile_inputs = inputs, t.unit = c.x_vector;
+  t.images = c.images, t.beside = rows_beside(c), t.tile_inputs = inputs, t.unit = c.x_vector;
   t.tile_units = inputs / t.unit;
   t.x_phases = c.x_phases, t.phase_stride = c.turned_once ? volume(extent) : x_phase_stride(c);
   t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);
@@ -6059,7 +6068,8 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6149,7 +6159,8 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 128, .panel_stages = 6, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = true, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = true, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6241,7 +6252,8 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 1,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 136, .panel_stages = 6, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 1, .panel_flat = false,
-    .turned = true, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = true, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6335,7 +6347,8 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 2, .images = 1, .window = 1,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 128, .panel_stages = 4, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 2, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
-    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6415,7 +6428,8 @@ constexpr GemmConfig config{
     .teams = 1, .rows = 64, .position_tiles = 1, .images = 1, .window = 8,
     .stage_rows = 64, .stage_buffers = 1, .round_on_load = false, .y_channels = 1, .channel_rows = false,
     .panel_columns = 72, .panel_stages = 4, .product_rows = 1, .whole_rows = false, .run_rows = 1, .team_blocks = 4, .box_parts = 1, .loaders = 1, .fill_buffers = 2, .panel_flat = false,
-    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ constexpr int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6503,7 +6517,8 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6578,7 +6593,8 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6635,7 +6651,8 @@ constexpr GemmConfig config{
     .teams = 0, .rows = 0, .position_tiles = 0, .images = 1, .window = 1,
     .stage_rows = 0, .stage_buffers = 0, .round_on_load = false, .y_channels = 0, .channel_rows = false,
     .panel_columns = 0, .panel_stages = 0, .product_rows = 0, .whole_rows = false, .run_rows = 1, .team_blocks = 1, .box_parts = 1, .loaders = 1, .fill_buffers = 0, .panel_flat = false,
-    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
+    .turned = false, .turned_once = false, .panel_steps = 0, .shared_halo = {0, 0, 0}, .rows_beside = false,
+    .mapped = false, .in_turns = false, .fills = false, .depth_splits = 1, .clustered = false, .march = 0};
 
 __constant__ int step_count[] = {
     1, 1, 1, 0, 0,};
@@ -6877,7 +6894,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_e5bdab8ed8e9_sm{architecture}",
+        name=f"tconv_kb81_7c97ae0be3a8_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

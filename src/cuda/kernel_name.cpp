@@ -64,7 +64,7 @@ std::string panel_tile(const GemmConfig& c, const std::string& box) {
          where(c.in_turns, "_turns") + where(c.fills, "_fills") +
          (c.clustered ? "_cluster" : several("_split", c.depth_splits)) + where(c.turned, "_turned") +
          where(c.turned_once, device::panels_by_shift(c) ? "_shifts" : "_once") + where(c.mapped, "_mapped") +
-         where(c.shared_halo != Int3{0, 0, 0}, "_shared") +
+         where(c.shared_halo != Int3{0, 0, 0}, "_shared") + where(c.rows_beside, "_beside") +
          where(device::first_phase(c) != Int3{0, 0, 0}, "_moved") + several("_phases", c.channel_phases.count) +
          several("_x", c.x_phases) + several("_l", c.loaders) + chunk(c);
 }

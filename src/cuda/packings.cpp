@@ -26,6 +26,7 @@ PackingOptions packing_options(const DeviceProperties& device) {
           .scaled = preferred.no_halves ? std::optional(false) : device.scaled,
           .inputs = preferred.inputs,
           .marches = !preferred.no_march,
+          .doubles = preferred.doubles,
           .any_phases = preferred.panels && preferred.panels->channel_phases};
 }
 

@@ -15,6 +15,7 @@ constexpr NamedPanels named_panels[] = {
     {"turned", {.turned = true}},                                         // x that is turned before
     {"once", {.turned = true, .turned_once = true}},                      // and once for all boxes
     {"shifts", {.turned = true, .by_shift = true, .turned_once = true}},  // a panel for each shift of rows
+    {"beside", {.turned = true, .rows_beside = true}},                    // rows of several images side by side
     {"mapped", {.mapped = true}},                                         // x that is copied as it lies
     {"split", {.turned = true, .depth_splits = 2}},                       // tiles that share sums
     {"clusters", {.clustered = true}},                                    // two of them, as blocks of a cluster
@@ -41,6 +42,7 @@ Preferences preferences() {
   result.no_warpgroups = is_set("TCONV_NO_WGMMA");
   result.no_halves = is_set("TCONV_NO_HALVES");
   result.halves = is_set("TCONV_PREFER_HALVES");
+  result.doubles = is_set("TCONV_PREFER_DOUBLES");
   result.no_march = is_set("TCONV_NO_MARCH");
   result.march = is_set("TCONV_PREFER_MARCH");
   if (const char* const inputs = std::getenv("TCONV_X_PHASES")) result.inputs = std::max(1, std::atoi(inputs));
@@ -53,7 +55,7 @@ bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c)
   return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
          c.clustered == preferred.clustered && c.turned_once >= preferred.turned_once &&
          device::panels_by_shift(c) == preferred.by_shift && c.in_turns >= preferred.in_turns &&
-         c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
+         c.rows_beside >= preferred.rows_beside && c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
          c.whole_rows >= preferred.whole_rows && (c.channel_phases.count > 1) >= preferred.channel_phases &&
          c.loaders >= preferred.loaders;
 }

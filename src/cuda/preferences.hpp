@@ -4,6 +4,7 @@
 //   TCONV_NO_WGMMA=1       Hopper is left to the general kernel
 //   TCONV_NO_HALVES=1      numbers of 32 bits are never multiplied as scaled fp16 ones
 //   TCONV_PREFER_HALVES=1  they are wherever that can be done
+//   TCONV_PREFER_DOUBLES=1  tensor cores multiply doubles
 //   TCONV_X_PHASES=1       a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
 //   TCONV_PREFER_MARCH=1   the march kernel serves wherever it can; TCONV_NO_MARCH=1: nowhere
 //   TCONV_PREFER_PANELS=1  the panel kernel serves wherever it can, whatever it costs
@@ -23,13 +24,13 @@ namespace tconv::cuda {
 /// The least that a tile of the panel kernel must have to be preferred.
 struct PreferredPanels {
   bool turned = false, mapped = false, clustered = false, by_shift = false;  // exactly so, not at least
-  bool turned_once = false, in_turns = false, whole_rows = false, channel_phases = false;
+  bool turned_once = false, rows_beside = false, in_turns = false, whole_rows = false, channel_phases = false;
   int depth_splits = 1, product_rows = 1, loaders = 1;
   int members = 1;  // where any has so many
 };
 
 struct Preferences {
-  bool no_warpgroups = false, no_halves = false, halves = false, no_march = false, march = false;
+  bool no_warpgroups = false, no_halves = false, halves = false, no_march = false, march = false, doubles = false;
   int inputs = 0;                   // of a position; 0: nobody asks
   std::optional<int> turned_bytes;  // of workspace, for tests
   std::optional<PreferredPanels> panels;

@@ -40,8 +40,8 @@ double used_share(const Geometry& geometry, const RowPlan& rows) {
 
 /// For the kernels of warpgroups where they suit the layer, else for the general one; where it has few rows, also
 /// for positions of several inputs, which shapes of wide rows take; with the lines of all phases along the height
-/// together, which shapes of short or ragged rows take; with outputs along the width as channels, where strides
-/// are large or channels few; and numbers of 32 bits also as scaled fp16 numbers.
+/// together, which shapes of short or ragged rows take, or apart, which small images take; with outputs along the
+/// width as channels, where strides are large or channels few; and numbers of 32 bits also as scaled fp16 numbers.
 std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layout layout,
                                        const PackingOptions& options) {
   const bool last = layout == Layout::channels_last;
@@ -67,6 +67,14 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
         whole && suits_panels(geometry, per_word, *whole)) {
       rows = std::move(*whole);
       if (suits_warpgroups(geometry, as, rows)) add(true, as);
+    }
+  };
+  const auto add_lines_apart = [&](Math as) {
+    const int per_word = device::channels_per_word(as), parts = device::weight_parts(as);
+    if (options.exported || last || !plan_wide(as, std::max(1, options.inputs))) return;
+    if (auto apart = with_lines_apart(geometry, per_word, parts, rows)) {
+      rows = std::move(*apart);
+      if (suits_panels(geometry, per_word, rows) && suits_warpgroups(geometry, as, rows)) add(true, as);
     }
   };
   const auto add_several_inputs = [&](Math as) {
@@ -101,16 +109,16 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   };
   if (math == Math::f64) {  // warpgroups have no products of doubles
     constexpr double least_used = 0.3;  // below, the direct kernel is as fast
-    if (make_row_plan(geometry, device::channels_per_word(math), 4, rows) &&
-        used_share(geometry, rows) >= least_used)
-      add(false, math);
+    if (!options.doubles || !make_row_plan(geometry, device::channels_per_word(math), 4, rows)) return plans;
+    rows.take_all_steps();
+    if (used_share(geometry, rows) >= least_used) add(false, math);
     return plans;
   }
   const bool scales = options.warpgroups && device::element_bytes(math) == 4 && options.scaled.value_or(true);
   const Math scaled = math == Math::fp32 ? Math::halves : Math::half;
   if (scales && options.scaled) {
     const bool wide = add_wide(scaled);
-    if (wide) add_whole_rows(scaled), add_march(scaled);
+    if (wide) add_whole_rows(scaled), add_lines_apart(scaled), add_march(scaled);
     add_channel_phases(scaled);
     if (!plans.empty()) return plans;
   }
@@ -124,12 +132,14 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   const bool both = scales && !options.scaled && !plans.empty();
   if (!plans.empty()) {
     add_whole_rows(math);
+    add_lines_apart(math);
     add_several_inputs(math);
     add_march(math);
   }
   if (both) {
     add_wide(scaled);
     add_whole_rows(scaled);
+    add_lines_apart(scaled);
     add_several_inputs(scaled);
     add_march(scaled);
   }

@@ -31,11 +31,12 @@ struct PackingOptions {
   std::optional<bool> scaled = std::nullopt;
   int inputs = 0;  // of a position; 0: one, and several where rows are few
   bool marches = true;
+  bool doubles = false;     // fp64 by tensor cores
   bool any_phases = false;  // outputs along the width as channels wherever that can be done
 };
 
 /// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows, or is of
-/// doubles and most rows would be idle.
+/// doubles that are not for tensor cores, or would leave most of their rows idle.
 std::vector<PackingPlan> plan_packings(const Geometry& geometry, device::Math math, Layout layout,
                                        const PackingOptions& options);
 

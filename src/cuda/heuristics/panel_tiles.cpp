@@ -169,13 +169,13 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
   if (positions.w > 96) return;
   c.panel_flat = true, c.box.w = positions.w, c.window = 1, c.product_rows = 1;
   const int widest = device::members_of(c) > 1 ? 256 : 192;
-  const auto consider = [&](int images, int d, int h) {
-    c.images = images, c.box.d = d, c.box.h = h;
+  const auto consider = [&](int images, int d, int h, bool rows_beside = false) {
+    c.images = images, c.box.d = d, c.box.h = h, c.rows_beside = rows_beside;
     // Rows, slices and images that have zeros on both sides share them.
     c.shared_halo = {0, 0, 0};
     if (c.turned && c.x_phases == 1 && c.x_vector == 1 && !device::panels_by_shift(c)) {
       c.shared_halo.w = zeros_around(c.first_position.w, c.reach.w, positions.w, shape.input[2]);
-      if (h == positions.h) {
+      if (h == positions.h && !rows_beside) {
         c.shared_halo.h = zeros_around(c.first_position.h, c.reach.h, positions.h, shape.input[1]);
         if (d == positions.d)
           c.shared_halo.d = zeros_around(c.first_position.d, c.reach.d, positions.d, shape.input[0]);
@@ -193,7 +193,7 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
       if (c.panel_columns < (all ? 8 : least_columns(c)) || c.panel_columns > widest || panel_positions(c) > 256)
         continue;
       const std::size_t before = found.size();
-      add_runs(c, {h}, joins, found);
+      if (!rows_beside) add_runs(c, {h}, joins, found);
       if (found.size() == before) found.push_back(c);
     }
   };
@@ -208,7 +208,11 @@ void add_flat(GemmConfig c, const Int3& positions, const Shape& shape, const Joi
          h == positions.h ? sizes(std::min(positions.d, 16)) : std::set<int>{1, std::min(2, positions.d)}) {
       consider(1, d, h);
       if (h < positions.h || d < positions.d) continue;
-      for (int images = 2; images <= std::min<int64_t>(batch, 64); ++images) consider(images, d, h);
+      const bool reaches = c.reach.h > 0 || (c.reach.d > 0 && d > 1);
+      for (int images = 2; images <= std::min<int64_t>(batch, 64); ++images) {
+        consider(images, d, h);
+        if (reaches && c.turned && c.x_phases == 1 && !device::panels_by_shift(c)) consider(images, d, h, true);
+      }
     }
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "cuda/int3.hpp"
 #include "cuda/kernels/sizes/panel_store.cuh"
 #include "layer/phases.hpp"
 
@@ -164,6 +165,13 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
 }
 
 }  // namespace
+
+void RowPlan::take_all_steps() {
+  const std::uint32_t all = row_tiles == 32 ? ~0u : (1u << row_tiles) - 1;
+  for (BlockType& type : types)
+    for (Step& step : type.steps) step.mask = all;
+  masked = false;
+}
 
 int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word, int parts) const {
   const int64_t channels = int64_t(8) * channels_per_word;
@@ -433,6 +441,16 @@ std::optional<RowPlan> with_whole_rows(const Geometry& g, int channels_per_word,
   const double outputs = double(g.group_out * g.stride[0] * g.stride[1] * g.stride[2]);
   if (products > ragged * outputs * 4 / bytes_per_cycle) return std::nullopt;
   return together;
+}
+
+std::optional<RowPlan> with_lines_apart(const Geometry& g, int channels_per_word, int weight_parts,
+                                        const RowPlan& plan) {
+  RowPlan apart;
+  if (plan.line_phases == 1 || plan.whole_rows || plan.channel_rows ||
+      !make_wide_row_plan(g, channels_per_word, weight_parts, false, plan.x_phases, Lines::apart, apart) ||
+      !from_first_output(apart, int3(g.stride), int3(g.padding)))
+    return std::nullopt;
+  return apart;
 }
 
 std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 padding) {

@@ -88,6 +88,7 @@ struct GemmConfig {
   bool turned_once;  // and not for each box, halo and all, but once for all boxes, of which a panel is cut
   int panel_steps;   // then, steps whose shifts along depth and height are the same, if a panel is for them alone; or 0
   Int3 shared_halo;  // of turned x: zeros behind a row, which are those before the next one; so of slices and images
+  bool rows_beside;  // of turned x: a row of each image of the box, then the next row of each, not image after image
   bool mapped;       // x is copied as it lies, by a tensor map; its positions are the major dimension of operands
   bool in_turns;     // warpgroups of a block multiply one at a time
   bool fills;        // types without taps are filled with the bias, and a team has all types of a box in turn

@@ -64,6 +64,7 @@ struct TurnParams {
   Divisor row_inputs, rows, depth;  // of an x tile: inputs of a row, rows of a layer, layers
   Divisor tile_inputs;              // of an x tile, which may have zeros behind its images
   int images;                       // of an x tile
+  Divisor beside;                   // of them, those whose rows lie side by side
   int unit;                         // neighbouring inputs that a thread takes together, 1 or 2
   Divisor tile_units;
   Divisor x_phases;  // inputs of a position along the width

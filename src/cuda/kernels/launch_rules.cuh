@@ -99,7 +99,7 @@ inline TurnParams turn_params(const GemmConfig& c, const ForwardParams& p) {
   int inputs = x_inputs(c);
   if (c.turned_once) t.boxes.d = 1, t.boxes.h = 1, inputs = c.x_phases * volume(extent);
   t.row_inputs = c.x_phases * extent.w, t.rows = extent.h, t.depth = extent.d;
-  t.images = c.images, t.tile_inputs = inputs, t.unit = c.x_vector;
+  t.images = c.images, t.beside = rows_beside(c), t.tile_inputs = inputs, t.unit = c.x_vector;
   t.tile_units = inputs / t.unit;
   t.x_phases = c.x_phases, t.phase_stride = c.turned_once ? volume(extent) : x_phase_stride(c);
   t.group_in = c.group_in, t.chunks = chunks_of(c), t.all_chunks = c.groups * chunks_of(c);

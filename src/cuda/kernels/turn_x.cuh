@@ -145,8 +145,10 @@ struct TurnX {
       int w = p.start.w + p.boxes.w.take(images) * p.advance.w;
       int h = p.start.h + p.boxes.h.take(images) * p.advance.h;
       int d = p.start.d + p.boxes.d.take(images) * p.advance.d;
-      w += p.row_inputs.take(image_of_tile), h += p.rows.take(image_of_tile), d += p.depth.take(image_of_tile);
-      const int image = images * p.images + image_of_tile;
+      w += p.row_inputs.take(image_of_tile);
+      const int beside = p.beside.take(image_of_tile);
+      h += p.rows.take(image_of_tile), d += p.depth.take(image_of_tile);
+      const int image = images * p.images + image_of_tile * p.beside.by + beside;
       const bool inside = image < p.batch && unsigned(w) < unsigned(p.in.w) && unsigned(h) < unsigned(p.in.h) &&
                           unsigned(d) < unsigned(p.in.d);
       int group = chunk;

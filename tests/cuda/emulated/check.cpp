@@ -67,6 +67,7 @@ void count_families(const Case& c, const std::string& kernel, std::map<std::stri
   if (kernel.find("_turned") != std::string::npos) ++families["turned panel"];
   if (kernel.find("_mapped") != std::string::npos) ++families["mapped panel"];
   if (kernel.find("_once") != std::string::npos) ++families["panel turned once for all boxes"];
+  if (kernel.find("_beside") != std::string::npos) ++families["panel of rows side by side"];
   if (kernel.find("_k4_") != std::string::npos) ++families[family + " of paired steps"];
   if (kernel.find("_split") != std::string::npos) ++families["panel of shared sums"];
   if (kernel.find("_cluster") != std::string::npos) ++families["panel of clusters"];

@@ -6,12 +6,17 @@ namespace tconv::cuda::emulated {
 namespace {
 
 bool has_tiles(const Layer& layer) {
-  return !plan_packings(geometry_of(layer), math_of(layer), layer.layout, {}).empty();
+  return !plan_packings(geometry_of(layer), math_of(layer), layer.layout, {.doubles = true}).empty();
 }
+
+class Doubles : public Emulation {
+ public:
+  Doubles() { set("TCONV_PREFER_DOUBLES", "1"); }
+};
 
 /// Channels that fill one step of two shifts, channels last that copies take two by two or one by one, groups, phases
 /// without taps, rows of both alignments, sums of many channels.
-TEST_F(Emulation, Doubles) {
+TEST_F(Doubles, EveryKindOfLayer) {
   struct Listed {
     int dims, in, out;
     Extents input, kernel, stride;
@@ -46,7 +51,7 @@ TEST_F(Emulation, Doubles) {
   }
 }
 
-TEST_F(Emulation, RandomLayersOfDoubles) {
+TEST_F(Doubles, RandomLayers) {
   std::mt19937 rng(unsigned(asked("TCONV_EMULATED_SEED", 1)));
   for (int left = asked("TCONV_EMULATED_LAYERS", 6); left > 0;) {
     Case c = random_case(rng);
@@ -60,12 +65,13 @@ TEST_F(Emulation, RandomLayersOfDoubles) {
 }
 
 /// Where most rows of a block would be idle, and of few channels, the direct kernel serves.
-TEST_F(Emulation, DoublesOfFewRowsHaveNoTiles) {
+TEST_F(Doubles, FewRowsHaveNoTiles) {
   Layer l;
   l.dims = 1, l.in_channels = 64, l.out_channels = 2, l.kernel = {5}, l.dtype = DType::f64;
   EXPECT_FALSE(has_tiles(l));
   l.out_channels = 16;
   EXPECT_TRUE(has_tiles(l));
+  EXPECT_TRUE(plan_packings(geometry_of(l), math_of(l), l.layout, {}).empty()) << "nobody asked";
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ void Emulator::launch(const KernelRequest& request, unsigned blocks, unsigned th
 }
 
 Emulator::Launch Emulator::compiled(const KernelRequest& request) {
-  Launch& launch = launches_[request.source];
+  Launch& launch = launches_[request.entry + '\n' + request.source];  // a source may have two entries
   if (launch) return launch;
   const std::string name = (folder_ / ("kernel" + std::to_string(launches_.size()))).string();
   compile(emulated_source(request.source, request.entry, request.shared_bytes), name);

@@ -9,13 +9,14 @@ namespace {
 
 class RandomEmulation : public Emulation {
  public:
-  /// Panels are the choice for layers larger than these: five of seven layers ask for them, for one channel block
-  /// or for several, for x that is turned before, for products of several rows, for products in turns.
+  /// Panels are the choice for layers larger than these: six of eight layers ask for them, for one channel
+  /// block or for several, for x that is turned before, for products of several rows or of several images' rows, for
+  /// products in turns.
   void prefer_in_turn(int layer) {
-    const char* const wanted[] = {nullptr, "1", "turned", "joined", nullptr, "2", "turns"};
-    set_or_unset("TCONV_PREFER_PANELS", wanted[layer % 7]);
+    const char* const wanted[] = {nullptr, "1", "turned", "joined", "beside", nullptr, "2", "turns"};
+    set_or_unset("TCONV_PREFER_PANELS", wanted[layer % 8]);
     // And some for several inputs in a position, whether or not that is worth it.
-    set_or_unset("TCONV_X_PHASES", layer % 8 == 3 ? "2" : layer % 8 == 6 ? "4" : nullptr);
+    set_or_unset("TCONV_X_PHASES", layer % 9 == 3 ? "2" : layer % 9 == 6 ? "4" : nullptr);
   }
 
  private:

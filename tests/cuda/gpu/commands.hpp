@@ -7,8 +7,8 @@
 namespace tconv::cuda::check {
 
 /// Every benchmark problem in every precision and layout, or those named: the whole output against float64, the
-/// same bits in two runs, and the time of a run. GPU_CHECK_MODES and GPU_CHECK_LAYOUTS (first, last) name the ones
-/// to do.
+/// same bits in two runs, and the time of a run. GPU_CHECK_MODES, which sweeps and families heed as well, and
+/// GPU_CHECK_LAYOUTS (first, last) name the ones to do.
 int problems(const std::vector<std::string>& names);
 
 /// Random layers against the oracle on the CPU, or such of few channels per group alone. GPU_CHECK_CASE names one

@@ -46,6 +46,7 @@ std::vector<Small> layers() {
           {"2D upsampling", layer(2, 64, 32, 2, 2, 0, 1, 1), 2, {12, 24}},
           {"2D upsampling of long rows", layer(2, 48, 64, 2, 2, 0, 1, 1), 1, {3, 264}},
           {"2D upsampling of small images", layer(2, 40, 64, 2, 2, 0, 1, 1), 5, {8, 8}},
+          {"2D of small images", layer(2, 32, 64, 4, 2, 1, 1, 1), 5, {4, 4}},
           {"1D upsampling, groups", layer(1, 80, 64, 4, 4, 0, 1, 2), 2, {200}},
           {"depthwise", layer(1, 32, 32, 6, 3, 2, 1, 32), 2, {200}},
           {"2D depthwise", layer(2, 16, 16, 4, 2, 1, 1, 16), 1, {20, 21}},
@@ -63,7 +64,7 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Small& small : layers())
-    for (const Mode& mode : modes)
+    for (const Mode& mode : wanted_modes())
       for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
         const bool one_of_its_width = mode.name == std::string("tf32") || mode.name == std::string("fp16");
         if (layout == Layout::channels_last && !one_of_its_width) continue;
@@ -79,7 +80,8 @@ constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_
                      *half = "panel_gemm, TF32 as fp16", *loaders = "panel_gemm, two loading warpgroups",
                      *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x",
                      *once = "panel_gemm, x turned once", *shifts = "panel_gemm, panels of one shift",
-                     *clusters = "panel_gemm, clusters";
+                     *beside = "panel_gemm, rows of images side by side",
+                     *clusters = "panel_gemm, clusters", *doubles = "implicit_gemm, doubles";
 
 /// What has been checked: a layer that several preferences leave to the same kernel is checked once.
 struct Seen {
@@ -111,6 +113,8 @@ int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
                                       {"_mapped", mapped},
                                       {"_once", once},
                                       {"_shifts", shifts},
+                                      {"_beside", beside},
+                                      {"_f64", doubles},
                                       {"_cluster", clusters}})
     if (run.kernel_name().find(of_name) != std::string::npos) seen.touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
@@ -126,17 +130,17 @@ int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
 int families(const std::string& only) {
   const Tools tools;
   Seen seen;
-  std::set<std::string> missing{"implicit_gemm", "direct", "generic"};
+  std::set<std::string> missing{"implicit_gemm", "direct", "generic", doubles};
   const bool hopper = gpu().major == 9;
   if (hopper)
     missing.insert({"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders,
-                    whole_rows, mapped, once, shifts, clusters});
+                    whole_rows, mapped, once, shifts, beside, clusters});
   const std::vector<Case> all = cases();
   int failures = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
   // tiles share, of two loading warpgroups, of runs of several rows, of mapped x, of x turned once for all boxes,
-  // of one shift, and of clusters; and the march kernel. 32-bit numbers are halves where two blocks are asked for,
+  // of one shift, of rows of several images side by side, and of clusters; the march kernel; and tensor cores for doubles. 32-bit numbers are halves where two blocks are asked for,
   // and shared sums.
   struct Asked {
     const char *variable, *value, *part;  // of the kernels that are meant: others are checked where nobody asks
@@ -152,20 +156,22 @@ int families(const std::string& only) {
                              {"TCONV_PREFER_PANELS", "mapped", "_mapped"},
                              {"TCONV_PREFER_PANELS", "once", "_once"},
                              {"TCONV_PREFER_PANELS", "shifts", "_shifts"},
+                             {"TCONV_PREFER_PANELS", "beside", "_beside"},
                              {"TCONV_PREFER_PANELS", "clusters", "_cluster"},
                              {"TCONV_PREFER_PANELS", "turned_clusters", "_cluster"},
                              {"TCONV_PREFER_PANELS", "mapped_clusters", "_cluster"},
                              {"TCONV_PREFER_MARCH", "1", "march"},
+                             {"TCONV_PREFER_DOUBLES", "1", "_f64"},
                              {"", "", ""}};
-  for (const auto& [asked, value, part] : all_asked) {
-    if (asked != std::string("TCONV_NO_WGMMA") && !hopper) continue;
-    const std::string name = !*asked                                              ? "none"
-                             : std::string(asked).substr(0, 13) == "TCONV_PREFER_" ? asked + 13
-                                                                                   : asked;
+  for (const auto& [variable, value, part] : all_asked) {
+    const std::string asked = variable, prefer = "TCONV_PREFER_";
+    if (!hopper && asked != "TCONV_NO_WGMMA" && asked != "TCONV_PREFER_DOUBLES") continue;
+    const std::string name =
+        asked.empty() ? "none" : asked.starts_with(prefer) ? asked.substr(prefer.size()) : asked;
     if (!only.empty() && only != value && only != name) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
-    unsetenv("TCONV_PREFER_MARCH");
-    if (*asked) setenv(asked, value, 1);
+    unsetenv("TCONV_PREFER_MARCH"), unsetenv("TCONV_PREFER_DOUBLES");
+    if (!asked.empty()) setenv(variable, value, 1);
     if (value == std::string("2") || value == std::string("split")) setenv("TCONV_PREFER_HALVES", "1", 1);
     in_parallel(int(all.size()),
                 [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });
@@ -175,7 +181,7 @@ int families(const std::string& only) {
     std::printf("touched %s\n", name.c_str());
     missing.erase(name);
   }
-  if (!only.empty()) missing.clear();
+  if (!only.empty() || wanted_modes().size() < std::size(modes)) missing.clear();
   for (const std::string& name : missing) {
     std::printf("NOT TOUCHED: %s\n", name.c_str());
     ++failures;

@@ -25,6 +25,19 @@ int64_t output_count(const Geometry& g, const Shape& s) {
 
 }  // namespace
 
+bool wanted(const char* variable, const char* name) {
+  const char* list = std::getenv(variable);
+  return !list || std::string(list).find(name) != std::string::npos;
+}
+
+std::vector<Mode> wanted_modes() {
+  std::vector<Mode> result;
+  for (const Mode& mode : modes)
+    if (wanted("GPU_CHECK_MODES", mode.name)) result.push_back(mode);
+  if (result.empty()) throw InvalidArgument("GPU_CHECK_MODES names none of tf32, fp32, fp16, bf16, fp64");
+  return result;
+}
+
 const Mode& mode_named(const std::string& name) {
   for (const Mode& mode : modes)
     if (name == mode.name) return mode;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "engine/engine.hpp"
 #include "gpu/device_tools.hpp"
@@ -22,6 +24,10 @@ constexpr Mode modes[] = {{"tf32", DType::f32, Precision::tf32, 4e-4},
                           {"fp64", DType::f64, Precision::fp32, 1e-13}};
 /// Throws for a name that is none.
 const Mode& mode_named(const std::string& name);
+/// Whether a variable of the environment lists a name, or does not exist: GPU_CHECK_MODES, GPU_CHECK_LAYOUTS.
+bool wanted(const char* variable, const char* name);
+/// Those of GPU_CHECK_MODES.
+std::vector<Mode> wanted_modes();
 
 /// Right in norm, every element written, and none far off: at most 50 times the error of the norm, scaled by the
 /// largest output.

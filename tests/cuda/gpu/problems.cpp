@@ -9,11 +9,6 @@
 namespace tconv::cuda::check {
 namespace {
 
-bool wanted(const char* variable, const char* name) {
-  const char* list = std::getenv(variable);
-  return !list || std::string(list).find(name) != std::string::npos;
-}
-
 struct Case {
   Mode mode;
   Layer layer;
@@ -22,11 +17,10 @@ struct Case {
 /// The precisions and layouts of a problem, those that share their values side by side.
 std::vector<Case> cases_of(const cli::Problem& problem) {
   std::vector<Case> cases;
-  for (const Mode& mode : modes)
+  for (const Mode& mode : wanted_modes())
     for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
       const bool last = layout == Layout::channels_last;
-      if ((last && problem.layer.dims == 1) || !wanted("GPU_CHECK_LAYOUTS", last ? "last" : "first") ||
-          !wanted("GPU_CHECK_MODES", mode.name))
+      if ((last && problem.layer.dims == 1) || !wanted("GPU_CHECK_LAYOUTS", last ? "last" : "first"))
         continue;
       Case c{mode, problem.layer};
       c.layer.dtype = mode.dtype, c.layer.precision = mode.precision, c.layer.layout = layout, c.layer.bias = true;

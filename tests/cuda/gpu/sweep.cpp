@@ -133,8 +133,9 @@ int sweep(int count, unsigned seed, bool few) {
   const Tools tools;
   std::mt19937 rng(seed);
   std::vector<Case> cases;
+  const std::vector<Mode> asked = wanted_modes();
   for (int i = 0; i < count; ++i) {
-    Case c{random_problem(rng, few, preferences().march), modes[rng() % std::size(modes)], {}, i};
+    Case c{random_problem(rng, few, preferences().march), asked[rng() % asked.size()], {}, i};
     c.variation = {.spread = rng() % 8 == 0, .other_layout = rng() % 8 == 0, .prepacked = rng() % 2 == 0};
     Layer& layer = c.problem.layer;
     layer.dtype = c.mode.dtype, layer.precision = c.mode.precision;

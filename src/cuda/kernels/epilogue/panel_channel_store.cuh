@@ -39,9 +39,10 @@ struct PanelChannelStore {
     __device__ Place(const ForwardParams& p, int product, int column) {
       if constexpr (C.panel_flat) {
         constexpr Int3 extent = x_extent(C);
-        const int position = product * columns + column, row = position / extent.w;
-        w = position % extent.w, h = row % extent.h;
-        d = row / extent.h % extent.d, image = row / extent.h / extent.d;
+        constexpr int beside = rows_beside(C);
+        const int position = product * columns + column, row = position / extent.w, rows = row / beside;
+        w = position % extent.w, h = rows % extent.h;
+        d = rows / extent.h % extent.d, image = rows / extent.h / extent.d * beside + row % beside;
         exists = w < C.box.w && h < C.box.h && d < C.box.d && image < C.images;
       } else {
         const int own_row = C.product_rows > 1 ? column / x_extent(C).w : 0;

@@ -170,7 +170,7 @@ struct StagedStore {
         Element out[vector];
         if constexpr (sizeof(Sum) == 8) {
 #pragma unroll
-          for (int i = 0; i < vector; ++i) out[i] = from[staged + c + i] + bias;
+          for (int i = 0; i < vector; ++i) out[i] = from[staged + max(c + i, first)] + bias;
         } else {
           const float4* words = reinterpret_cast<const float4*>(from + (staged + c - shift));
           float4 low = words[0];

@@ -84,6 +84,7 @@ constexpr int panels_per_row(const GemmConfig& c) {
 constexpr int x_row_of(const GemmConfig& c, int box_row) {
   const Int3 e = x_extent(c);
   const int h = box_row % c.box.h, slice = box_row / c.box.h;
+  if (c.rows_beside) return (slice % c.box.d * e.h + h) * c.images + slice / c.box.d;
   return ((slice / c.box.d) * e.d + slice % c.box.d) * e.h + h;
 }
 /// Where a product's positions begin in the panel.

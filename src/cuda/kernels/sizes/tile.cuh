@@ -32,6 +32,9 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + halo_depth(c) - c.shared_halo.d, c.box.h + halo_height(c) - c.shared_halo.h,
           width - c.shared_halo.w};
 }
+/// Images whose rows lie side by side in the x tile: taps along depth and height are whole rows of all of them away, and
+/// a product of some of these rows covers no halo but that along the width.
+constexpr int rows_beside(const GemmConfig& c) { return c.rows_beside ? c.images : 1; }
 /// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
 /// that differ in their places along depth and height.
 template <class Boxes>
@@ -79,7 +82,7 @@ constexpr int step_offset(const GemmConfig& c, Int3 shift) {
   const Int3 e = x_extent(c);
   const int w = c.x_phases * (x_lead(c) + c.reach.w) - shift.w;
   const int d = panels_by_shift(c) ? 0 : c.reach.d - shift.d, h = panels_by_shift(c) ? 0 : c.reach.h - shift.h;
-  return ((d * e.h + h) * e.w + w / c.x_phases + w % c.x_phases * x_phase_stride(c)) *
+  return ((d * e.h + h) * rows_beside(c) * e.w + w / c.x_phases + w % c.x_phases * x_phase_stride(c)) *
          (c.panel_columns ? 1 : x_position_stride(c));
 }
 
