@@ -419,8 +419,8 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + halo_depth(c) - c.shared_halo.d, c.box.h + halo_height(c) - c.shared_halo.h,
           width - c.shared_halo.w};
 }
-/// Images whose rows lie side by side in the x tile: taps along depth and height are whole rows of all of them away, and
-/// a product of some of these rows covers no halo but that along the width.
+/// Images whose rows lie side by side in the x tile: taps along depth and height are whole rows of all of them away,
+/// and a product of some of these rows covers no halo but that along the width.
 constexpr int rows_beside(const GemmConfig& c) { return c.rows_beside ? c.images : 1; }
 /// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
 /// that differ in their places along depth and height.
@@ -1045,8 +1045,8 @@ struct StagedStore {
   }
 
   /// Any strides; lines fastest, which is contiguous where channels are.
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Sum* staging,
-                                        const Line* table, int pass) {
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Sum* staging, const Line* table,
+                                        int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     for (int item = int(threadIdx.x); item < pass_lines * box_rows * run; item += threads) {
       const int line_index = item % pass_lines, c = item / pass_lines % run, row = item / (pass_lines * run);
@@ -1337,7 +1337,8 @@ __device__ inline void copy_async(u32 shared, const void* global, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(source_bytes)
                  : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(source_bytes), "n"(Bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared), "l"(global), "r"(source_bytes),
+                 "n"(Bytes)
                  : "memory");
 }
 
@@ -1757,7 +1758,7 @@ struct ImplicitGemm {
             __syncthreads();  // this slab has arrived for everyone, and the slot before it is free
             producer.load_next();
             const Word* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
-                                               : weights + slab_slot * W::words;
+                                                : weights + slab_slot * W::words;
             consumer.multiply(sum, x_ring + x_slot * X::words, slab, weights_resident ? steps : C.steps_per_slab,
                               first_entry + step, min(C.steps_per_slab, steps - step));
             if (++slab_slot == stages) slab_slot = 0;
@@ -6443,7 +6444,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb64_2370ad23c910_sm{architecture}",
+        name=f"tconv_kb64_8f8164f1b2f2_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

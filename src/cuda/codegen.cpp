@@ -89,7 +89,8 @@ std::string config_text(const GemmConfig& c) {
       << ", .panel_flat = " << text(c.panel_flat) << ",\n"
       << "    .turned = " << text(c.turned) << ", .turned_once = " << text(c.turned_once)
       << ", .panel_steps = " << c.panel_steps << ", .shared_halo = " << text(c.shared_halo)
-      << ", .rows_beside = " << text(c.rows_beside) << ",\n    .mapped = " << text(c.mapped) << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
+      << ", .rows_beside = " << text(c.rows_beside) << ",\n    .mapped = " << text(c.mapped)
+      << ", .in_turns = " << text(c.in_turns) << ", .fills = " << text(c.fills)
       << ", .depth_splits = " << c.depth_splits << ", .clustered = " << text(c.clustered)
       << ", .march = " << c.march << "};\n";
   return out.str();

@@ -112,8 +112,8 @@ Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, con
       kernels.forward.push_back(forward);
   };
   // Rows of the next width of every remainder: what can be read and stored in vectors depends on nothing else
-  // where tensors are dense. The most even remainders come first. Kernels that read turned x do so where that is best,
-  // and leave calls that want too large a workspace to those behind them.
+  // where tensors are dense. The most even remainders come first. Kernels that read turned x do so where that is
+  // best, and leave calls that want too large a workspace to those behind them.
   const int64_t vector = 16 / int64_t(size_of(layer.dtype));
   const int64_t even = (input[last] + vector - 1) / vector * vector;
   for (const bool turns : {true, false})
@@ -140,7 +140,8 @@ std::string in_namespace(const std::string& name, const KernelRequest& request) 
          "\n";
 }
 
-constexpr const char* turning_text = R"(/// The kernels that turn x, where it is turned: for one slice at a time, and for several.
+constexpr const char* turning_text =
+    R"(/// The kernels that turn x, where it is turned: for one slice at a time, and for several.
 struct Turning {
   void (*one)(TurnParams) = nullptr;
   void (*several)(TurnParams) = nullptr;

@@ -55,9 +55,9 @@ bool is_preferred(const PreferredPanels& preferred, const device::GemmConfig& c)
   return c.panel_columns > 0 && c.march == 0 && c.turned == preferred.turned && c.mapped == preferred.mapped &&
          c.clustered == preferred.clustered && c.turned_once >= preferred.turned_once &&
          device::panels_by_shift(c) == preferred.by_shift && c.in_turns >= preferred.in_turns &&
-         c.rows_beside >= preferred.rows_beside && c.depth_splits >= preferred.depth_splits && c.product_rows >= preferred.product_rows &&
-         c.whole_rows >= preferred.whole_rows && (c.channel_phases.count > 1) >= preferred.channel_phases &&
-         c.loaders >= preferred.loaders;
+         c.rows_beside >= preferred.rows_beside && c.depth_splits >= preferred.depth_splits &&
+         c.product_rows >= preferred.product_rows && c.whole_rows >= preferred.whole_rows &&
+         (c.channel_phases.count > 1) >= preferred.channel_phases && c.loaders >= preferred.loaders;
 }
 
 void move_to_front(const PreferredPanels& preferred, std::vector<TileChoice>& choices) {

@@ -78,8 +78,7 @@ Access access_of(const Geometry& g, const ConstTensor& x, const ConstTensor& y) 
   };
   const int per_word = std::max(4 / element, 1), vector = 16 / element;
   if (a.x_channels_last) {
-    const int count =
-        widest(g.group_in, {step(x, 0), step(x, 2), step(x, 3), step(x, 4)}, {vector, per_word});
+    const int count = widest(g.group_in, {step(x, 0), step(x, 2), step(x, 3), step(x, 4)}, {vector, per_word});
     a.x_vector = count % per_word == 0 ? count / per_word : 0;
   } else if (x.strides[4] == 1) {
     const auto others = {step(x, 0), step(x, 1), step(x, 2), step(x, 3)};

@@ -76,7 +76,8 @@ double price(const GemmConfig& c, const RowPlan& rows, const Shape& shape, const
   }
   const double types = double(rows.types.size());
   const double staged = device::row_tiles_of(c) * 16 * columns * types;
-  const double x_copies = c.x_vector * word >= 16 || c.x_channels_last ? 1.0 : 4.0;  // narrow copies take more slots
+  const double x_copies =
+      c.x_vector * word >= 16 || c.x_channels_last ? 1.0 : 4.0;  // narrow copies take more slots
   const double shared = (fragments + (weights + x_words * x_copies + 2 * staged) / 32) * word / 4;
   const double l2 = (weights + x_words) * word + staged * element;
   // Runs of outputs: whole lines are cheap, ragged ends are paid twice, and each run has its own set-up.

@@ -22,8 +22,8 @@ struct DeviceLimits {
   int multiprocessors = 132;
   int shared_per_block = 227 * 1024;
   int shared_per_multiprocessor = 228 * 1024;
-  bool exported = false;  // a tile is to serve every size
-  bool turns = true;      // there is workspace that x may be turned into
+  bool exported = false;               // a tile is to serve every size
+  bool turns = true;                   // there is workspace that x may be turned into
   double most_turned_bytes = 1 << 30;  // of workspace
 };
 

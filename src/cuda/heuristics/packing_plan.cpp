@@ -107,7 +107,7 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
         suits_march(marched, as, rows))
       plans.push_back({Kernels::march, as, std::move(rows), view});
   };
-  if (math == Math::f64) {  // warpgroups have no products of doubles
+  if (math == Math::f64) {              // warpgroups have no products of doubles
     constexpr double least_used = 0.3;  // below, the direct kernel is as fast
     if (!options.doubles || !make_row_plan(geometry, device::channels_per_word(math), 4, rows)) return plans;
     rows.take_all_steps();

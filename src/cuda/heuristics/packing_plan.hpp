@@ -35,8 +35,8 @@ struct PackingOptions {
   bool any_phases = false;  // outputs along the width as channels wherever that can be done
 };
 
-/// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows, or is of
-/// doubles that are not for tensor cores, or would leave most of their rows idle.
+/// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows, or is
+/// of doubles that are not for tensor cores, or would leave most of their rows idle.
 std::vector<PackingPlan> plan_packings(const Geometry& geometry, device::Math math, Layout layout,
                                        const PackingOptions& options);
 

@@ -388,7 +388,8 @@ std::vector<TileChoice> price_panel_tiles(const GemmConfig& layer, const RowPlan
     GemmConfig box = boxes[i];
     const Int3 all = boxes_of(box, shape);
     const bool shares = (all.d > 1 && box.reach.d > 0) || (all.h > 1 && box.reach.h > 0);
-    if (limits.exported || !box.turned || !shares || device::scales(box.math) || box.images > 1 || box.shared_halo != Int3{0, 0, 0})
+    if (limits.exported || !box.turned || !shares || device::scales(box.math) || box.images > 1 ||
+        box.shared_halo != Int3{0, 0, 0})
       continue;
     if (turned_image_bytes(box, all) > limits.most_turned_bytes) continue;
     box.turned_once = true;

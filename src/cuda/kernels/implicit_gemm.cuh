@@ -130,7 +130,7 @@ struct ImplicitGemm {
             __syncthreads();  // this slab has arrived for everyone, and the slot before it is free
             producer.load_next();
             const Word* slab = weights_resident ? weights + (chunk * W::substeps * steps + step) * W::step_words
-                                               : weights + slab_slot * W::words;
+                                                : weights + slab_slot * W::words;
             consumer.multiply(sum, x_ring + x_slot * X::words, slab, weights_resident ? steps : C.steps_per_slab,
                               first_entry + step, min(C.steps_per_slab, steps - step));
             if (++slab_slot == stages) slab_slot = 0;

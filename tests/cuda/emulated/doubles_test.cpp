@@ -14,8 +14,8 @@ class Doubles : public Emulation {
   Doubles() { set("TCONV_PREFER_DOUBLES", "1"); }
 };
 
-/// Channels that fill one step of two shifts, channels last that copies take two by two or one by one, groups, phases
-/// without taps, rows of both alignments, sums of many channels.
+/// Channels that fill one step of two shifts, channels last that copies take two by two or one by one, groups,
+/// phases without taps, rows of both alignments, sums of many channels.
 TEST_F(Doubles, EveryKindOfLayer) {
   struct Listed {
     int dims, in, out;

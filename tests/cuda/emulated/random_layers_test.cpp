@@ -10,8 +10,8 @@ namespace {
 class RandomEmulation : public Emulation {
  public:
   /// Panels are the choice for layers larger than these: six of eight layers ask for them, for one channel
-  /// block or for several, for x that is turned before, for products of several rows or of several images' rows, for
-  /// products in turns.
+  /// block or for several, for x that is turned before, for products of several rows or of several images' rows,
+  /// for products in turns.
   void prefer_in_turn(int layer) {
     const char* const wanted[] = {nullptr, "1", "turned", "joined", "beside", nullptr, "2", "turns"};
     set_or_unset("TCONV_PREFER_PANELS", wanted[layer % 8]);

@@ -80,8 +80,8 @@ constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_
                      *half = "panel_gemm, TF32 as fp16", *loaders = "panel_gemm, two loading warpgroups",
                      *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x",
                      *once = "panel_gemm, x turned once", *shifts = "panel_gemm, panels of one shift",
-                     *beside = "panel_gemm, rows of images side by side",
-                     *clusters = "panel_gemm, clusters", *doubles = "implicit_gemm, doubles";
+                     *beside = "panel_gemm, rows of images side by side", *clusters = "panel_gemm, clusters",
+                     *doubles = "implicit_gemm, doubles";
 
 /// What has been checked: a layer that several preferences leave to the same kernel is checked once.
 struct Seen {
@@ -140,8 +140,8 @@ int families(const std::string& only) {
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
   // tiles share, of two loading warpgroups, of runs of several rows, of mapped x, of x turned once for all boxes,
-  // of one shift, of rows of several images side by side, and of clusters; the march kernel; and tensor cores for doubles. 32-bit numbers are halves where two blocks are asked for,
-  // and shared sums.
+  // of one shift, of rows of several images side by side, and of clusters; the march kernel; and tensor cores for
+  // doubles. 32-bit numbers are halves where two blocks are asked for, and shared sums.
   struct Asked {
     const char *variable, *value, *part;  // of the kernels that are meant: others are checked where nobody asks
   };
@@ -166,8 +166,9 @@ int families(const std::string& only) {
   for (const auto& [variable, value, part] : all_asked) {
     const std::string asked = variable, prefer = "TCONV_PREFER_";
     if (!hopper && asked != "TCONV_NO_WGMMA" && asked != "TCONV_PREFER_DOUBLES") continue;
-    const std::string name =
-        asked.empty() ? "none" : asked.starts_with(prefer) ? asked.substr(prefer.size()) : asked;
+    const std::string name = asked.empty()               ? "none"
+                             : asked.starts_with(prefer) ? asked.substr(prefer.size())
+                                                         : asked;
     if (!only.empty() && only != value && only != name) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
     unsetenv("TCONV_PREFER_MARCH"), unsetenv("TCONV_PREFER_DOUBLES");

@@ -20,8 +20,7 @@ std::vector<Case> cases_of(const cli::Problem& problem) {
   for (const Mode& mode : wanted_modes())
     for (const Layout layout : {Layout::channels_first, Layout::channels_last}) {
       const bool last = layout == Layout::channels_last;
-      if ((last && problem.layer.dims == 1) || !wanted("GPU_CHECK_LAYOUTS", last ? "last" : "first"))
-        continue;
+      if ((last && problem.layer.dims == 1) || !wanted("GPU_CHECK_LAYOUTS", last ? "last" : "first")) continue;
       Case c{mode, problem.layer};
       c.layer.dtype = mode.dtype, c.layer.precision = mode.precision, c.layer.layout = layout, c.layer.bias = true;
       cases.push_back(c);

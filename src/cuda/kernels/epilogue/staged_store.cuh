@@ -213,8 +213,8 @@ struct StagedStore {
   }
 
   /// Any strides; lines fastest, which is contiguous where channels are.
-  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Sum* staging,
-                                        const Line* table, int pass) {
+  __device__ static void store_elements(const ForwardParams& p, const Tile& tile, const Sum* staging, const Line* table,
+                                        int pass) {
     const int ow0 = tile.origin.w * C.stride.w - C.padding.w;
     for (int item = int(threadIdx.x); item < pass_lines * box_rows * run; item += threads) {
       const int line_index = item % pass_lines, c = item / pass_lines % run, row = item / (pass_lines * run);

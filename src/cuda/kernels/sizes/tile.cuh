@@ -32,8 +32,8 @@ constexpr Int3 x_extent(const GemmConfig& c) {
   return {c.box.d + halo_depth(c) - c.shared_halo.d, c.box.h + halo_height(c) - c.shared_halo.h,
           width - c.shared_halo.w};
 }
-/// Images whose rows lie side by side in the x tile: taps along depth and height are whole rows of all of them away, and
-/// a product of some of these rows covers no halo but that along the width.
+/// Images whose rows lie side by side in the x tile: taps along depth and height are whole rows of all of them away,
+/// and a product of some of these rows covers no halo but that along the width.
 constexpr int rows_beside(const GemmConfig& c) { return c.rows_beside ? c.images : 1; }
 /// Of what is turned together: of an x tile, or where x is turned once for all boxes, of what those of all boxes read
 /// that differ in their places along depth and height.
