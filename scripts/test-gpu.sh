@@ -20,10 +20,19 @@ section() {
 }
 
 # Small layers of every kernel family under one of compute-sanitizer's tools; each report fails it. Kernels come
-# from the cache that `families` has filled: the tools slow kernels down, not the compiler.
+# from the cache that `families` has filled: the tools slow kernels down, not the compiler. They leave most of the GPU
+# idle, so every preference has a process of its own, which shows what it found when it is done.
+preferences="TCONV_NO_WGMMA PANELS=1 2 turned split loaders phases runs mapped once shifts beside clusters turned_clusters
+  mapped_clusters MARCH DOUBLES none"
 sanitize() {
   section "compute-sanitizer $1"
-  GPU_CHECK_NAMES=1 compute-sanitizer --tool "$1" --error-exitcode 1 "$check" families
+  export tool=$1 check
+  # shellcheck disable=SC2016,SC2086
+  printf '%s\n' $preferences | xargs -P "$(nproc)" -I@ bash -c '
+    log=$(GPU_CHECK_NAMES=1 compute-sanitizer --tool "$tool" --error-exitcode 1 "$check" families @ 2>&1)
+    result=$?
+    printf "== %s\n%s\n" @ "$log"
+    exit $result'
 }
 
 python_tests() {

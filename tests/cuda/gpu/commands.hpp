@@ -17,7 +17,8 @@ int sweep(int count, unsigned seed, bool few);
 
 /// Small layers that touch every kernel family, for tools that make kernels slow. Fails if a family is not
 /// touched.
-/// All of them, or those that a preference asks for: "MARCH", or a value of TCONV_PREFER_PANELS.
+/// All of them, or those that a preference asks for: "MARCH", a value of TCONV_PREFER_PANELS,
+/// "PANELS=1", or "none".
 int families(const std::string& only);
 
 /// First use, cached use and the use of many lengths of layers, each against its limit. `self` is this program.

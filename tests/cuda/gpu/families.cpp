@@ -169,7 +169,7 @@ int families(const std::string& only) {
     const std::string name = asked.empty()               ? "none"
                              : asked.starts_with(prefer) ? asked.substr(prefer.size())
                                                          : asked;
-    if (!only.empty() && only != value && only != name) continue;
+    if (!only.empty() && only != value && only != name && only != name + "=" + value) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
     unsetenv("TCONV_PREFER_MARCH"), unsetenv("TCONV_PREFER_DOUBLES");
     if (!asked.empty()) setenv(variable, value, 1);
