@@ -270,7 +270,8 @@ constexpr long long packed_words = 1000;
 constexpr bool scaled = true;
 void find(ScaleParams) {}
 template <class Begin> void find_scales(const Begin& begin) { begin(find, 0); }
-namespace packing { void pack(PackParams) {} constexpr int shared_bytes = 0; }
+namespace packing { void pack(PackParams) {} constexpr int shared_bytes = 0; constexpr GemmConfig config{}; }
+struct Turning { void (*one)(TurnParams); void (*several)(TurnParams); int shared_bytes; };
 template <class Attempt> bool any(const Attempt&) { return false; }
 }
 @HOST@
