@@ -85,6 +85,42 @@ TEST_F(Emulation, RowsOfImagesSideBySide) {
   EXPECT_GE(families["panel of moved positions"], 3);
 }
 
+/// Random ones; TCONV_EMULATED_LAYERS and TCONV_EMULATED_SEED ask for more, or others.
+TEST_F(Emulation, RandomSmallImagesSideBySide) {
+  std::mt19937 rng(unsigned(asked("TCONV_EMULATED_SEED", 1)));
+  const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng); };
+  set("TCONV_PREFER_PANELS", "beside");
+  for (int left = asked("TCONV_EMULATED_LAYERS", 3); left > 0;) {
+    Case c;
+    Layer& l = c.layer;
+    l.dims = pick(2, 3), l.bias = true;
+    l.in_channels = pick(1, 6) * 8, l.out_channels = pick(1, 4) * 32;
+    for (int i = 0; i < l.dims; ++i) {
+      const auto d = std::size_t(i);
+      l.kernel[d] = pick(2, l.dims == 2 ? 5 : 3), l.stride[d] = pick(1, 2);
+      l.padding[d] = pick(0, int(l.kernel[d]) / 2), l.output_padding[d] = pick(0, int(l.stride[d]) - 1);
+      l.dilation[d] = pick(0, 5) ? 1 : 2, c.input[d] = pick(1, l.dims == 2 ? 9 : 4);
+    }
+    for (std::size_t d = std::size_t(l.dims); d < 3; ++d) c.input[d] = 1;
+    const int mode = pick(0, 3);
+    l.dtype = mode < 2 ? DType::f32 : mode == 2 ? DType::f16 : DType::bf16;
+    l.precision = mode == 1 ? Precision::tf32 : Precision::fp32;
+    l.layout = pick(0, 2) ? Layout::channels_first : Layout::channels_last;
+    c.batch = pick(2, 11), c.multiprocessors = pick(0, 1) ? 2 : 132;
+    c.text = "layer " + std::to_string(left);
+    for (const auto* values : {&c.input, &l.kernel, &l.stride, &l.padding, &l.output_padding, &l.dilation})
+      c.text += " " + format_extents(l.dims, *values);
+    try {
+      (void)shape_of(l, c.batch, c.input);
+    } catch (const Error&) {
+      continue;
+    }
+    --left;
+    check(c, rng);
+  }
+  print_families();
+}
+
 /// Images that share so many zeros that a shift behind another one begins before it in a panel: no operand of a
 /// pair of steps has its second half before its first.
 TEST_F(Emulation, PairsOfStepsBesideSharedZeros) {
