@@ -172,12 +172,15 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   }
   if (chosen.packing) {
     gemm->config = chosen.tile.config, gemm->packing = chosen.packing, gemm->part = part;
-    gemm->kernel = get_kernel(forward_request(gemm->config, chosen.packing->plan.rows), s.device);
+    std::vector<KernelRequest> requests{forward_request(gemm->config, chosen.packing->plan.rows)};
     if (gemm->config.turned) {
       const device::TurnParams turn =
           device::turn_params(gemm->config, forward_params(chosen.packing->plan.view, gemm->config, part));
-      gemm->turn = get_kernel(turn_request(gemm->config, access, turn.item_slices), s.device);
+      requests.push_back(turn_request(gemm->config, access, turn.item_slices));
     }
+    const auto kernels = get_kernels(requests, s.device);
+    gemm->kernel = kernels.front();
+    if (gemm->config.turned) gemm->turn = kernels.back();
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;

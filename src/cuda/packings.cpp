@@ -1,5 +1,7 @@
 #include "cuda/packings.hpp"
 
+#include <algorithm>
+
 #include "cuda/codegen.hpp"
 #include "cuda/heuristics/gemm_tiles.hpp"
 #include "cuda/int3.hpp"
@@ -32,6 +34,7 @@ PackingOptions packing_options(const DeviceProperties& device) {
 
 Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, const DeviceProperties& device)
     : geometry_(geometry), device_(device) {
+  std::vector<KernelRequest> requests;
   for (PackingPlan& plan : plans) {
     const device::Math math = plan.math;
     const int parts = plan.kernels == Kernels::general ? 1 : device::weight_parts(math);
@@ -40,14 +43,17 @@ Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, con
     packing.offset = aligned_up(bytes());
     packing.bytes = std::size_t(plan.rows.weight_words(geometry, device::channels_per_word(math), parts)) *
                     std::size_t(device::word_bytes(math));
-    packing.kernel =
-        get_kernel({pack_source(pack_config(viewed, math, plan.rows), plan.rows, viewed), "pack", 0}, device);
-    if (device::scales(math)) {
-      packing.scales = aligned_up(packing.offset + packing.bytes);
-      packing.find_scales = get_kernel({weight_scales_source(), "find", device::scale_shared_bytes}, device);
-    }
+    if (device::scales(math)) packing.scales = aligned_up(packing.offset + packing.bytes);
+    requests.push_back({pack_source(pack_config(viewed, math, plan.rows), plan.rows, viewed), "pack", 0});
     packing.plan = std::move(plan);
     packings_.push_back(std::move(packing));
+  }
+  const bool any_scales = std::ranges::any_of(packings_, [](const Packing& p) { return p.scales > 0; });
+  if (any_scales) requests.push_back({weight_scales_source(), "find", device::scale_shared_bytes});
+  const auto kernels = get_kernels(requests, device);
+  for (std::size_t i = 0; i < packings_.size(); ++i) {
+    packings_[i].kernel = kernels[i];
+    if (packings_[i].scales) packings_[i].find_scales = kernels.back();
   }
 }
 
