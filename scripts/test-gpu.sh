@@ -23,7 +23,7 @@ section() {
 # from the cache that `families` has filled: the tools slow kernels down, not the compiler. They leave most of the GPU
 # idle, so every preference has a process of its own, which shows what it found when it is done.
 preferences="TCONV_NO_WGMMA PANELS=1 2 turned split loaders phases runs mapped once shifts beside clusters turned_clusters
-  mapped_clusters MARCH DOUBLES none"
+  mapped_clusters MARCH PAIRS DOUBLES none"
 sanitize() {
   section "compute-sanitizer $1"
   export tool=$1 check
@@ -62,7 +62,8 @@ run() {
       TCONV_PREFER_PANELS=turned_clusters "$check" sweep 200 16 &&
       TCONV_PREFER_PANELS=mapped_clusters "$check" sweep 200 19 && TCONV_PREFER_PANELS=phases "$check" sweep 200 17 &&
       TCONV_PREFER_PANELS=shifts "$check" sweep 200 18 && TCONV_PREFER_PANELS=beside "$check" sweep 200 20 &&
-      TCONV_PREFER_DOUBLES=1 GPU_CHECK_MODES=fp64 "$check" sweep 200 21 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
+      TCONV_PREFER_DOUBLES=1 GPU_CHECK_MODES=fp64 "$check" sweep 200 21 &&
+      TCONV_PREFER_PAIRS=1 TCONV_PREFER_PANELS=1 GPU_CHECK_MODES=fp16,bf16 "$check" sweep 300 22 && TCONV_PREFER_PANELS=1 "$check" sweep 300 2 ;;
     caching) section "compiling and caching" && "$check" caching ;;
     families) section "kernel families" && "$check" families ;;
     sanitize) sanitize memcheck && sanitize racecheck ;;

@@ -231,6 +231,7 @@ constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunk
 /// Where rows are paired, the place of each among the 16 of a warp: a thread's two rows, eight places apart, are two
 /// neighbouring phases of a line, and its outputs of a position one word. Of 16-bit outputs alone.
 constexpr int place_of_row(int row) { return row / 16 * 16 + row % 2 * 8 + row % 16 / 2; }
+constexpr int row_at_place(int place) { return place / 16 * 16 + place % 8 * 2 + place % 16 / 8; }
 
 /// The channel of the layer that a channel of the configuration is an output of, and which one of a position.
 constexpr int layer_channel(const GemmConfig& c, int channel) {
@@ -364,6 +365,14 @@ __device__ inline void store_pair(float* at, float a, float b) { *reinterpret_ca
 template <class Half>
 __device__ void store_pair(Half* at, float a, float b) {
   *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+}
+
+template <class Half>
+__device__ void store_quad(Half* at, float a, float b, float c, float d) {
+  const auto pair = [](float low, float high) {
+    return to_element<Half>(low).bits | u32(to_element<Half>(high).bits) << 16;
+  };
+  *reinterpret_cast<uint2*>(at) = make_uint2(pair(a, b), pair(c, d));
 }
 
 /// Outputs between `at` and the vector boundary before it.
@@ -4066,8 +4075,9 @@ __device__ int phase_of_slot(int slot) {
 template <GemmConfig C>
 struct RowPlace {
   int line, phase;
-  __device__ explicit RowPlace(int row) {
+  __device__ explicit RowPlace(int place) {
     constexpr int slots = C.width_slots;
+    const int row = C.row_pairs ? row_at_place(place) : place;
     if constexpr (C.channel_rows) {
       constexpr int channels = C.channels_per_block;
       line = row / (channels * slots) * channels + row % channels;
@@ -4544,6 +4554,37 @@ struct PanelStaging {
     return (reinterpret_cast<u64>(first) / (C.stride.w * sizeof(Element)) + u64(Lines::line_of_lane())) % 2 != 0;
   }
 
+  /// Where rows are paired, in which words a lane stages its four outputs of two neighbouring columns. With a stride of
+  /// two they follow one another: one store where the first is aligned for it, two, or a word between two elements.
+  /// With others, they are two words apart, or four elements.
+  enum class Words { quads, pairs, middle, elements };
+  static constexpr bool outputs_follow = C.stride.w == 2;
+  /// What suits outputs, the first of which is so many behind a multiple of four.
+  static constexpr Words words_at(int place) {
+    return place % 2 == 0   ? outputs_follow && place % 4 == 0 ? Words::quads : Words::pairs
+           : outputs_follow ? Words::middle
+                            : Words::elements;
+  }
+
+  /// Stages columns n and n + 1 of both of a lane's rows, all of which are outputs; `to` is where the first one goes.
+  template <Words words>
+  __device__ static void stage_paired(Element* to, const float (&sum)[columns / 2], int n, const RowOutput<C>& output) {
+    const float a = output(sum[n * 4]), b = output(sum[n * 4 + 2]);      // a position's two phases,
+    const float c = output(sum[n * 4 + 1]), d = output(sum[n * 4 + 3]);  // and those of the next position
+    if constexpr (words == Words::quads) {
+      store_quad(to, a, b, c, d);
+    } else if constexpr (words == Words::pairs) {
+      store_pair(to, a, b), store_pair(to + C.stride.w, c, d);
+    } else {
+      to[0] = to_element<Element>(a);
+      if constexpr (words == Words::middle)
+        store_pair(to + 1, b, c);
+      else
+        to[1] = to_element<Element>(b), to[C.stride.w] = to_element<Element>(c);
+      to[C.stride.w + 1] = to_element<Element>(d);
+    }
+  }
+
   /// A lane's sum of one of two neighbouring columns, or of the other one.
   __device__ static float sum_of(const float (&sum)[columns / 2], int n, int half, int e, bool other) {
     const int first = n * 4 + half * 2;
@@ -4569,6 +4610,7 @@ struct PanelFlatStore {
   static constexpr int columns = C.panel_columns, vector = store_vector(C), pass_runs = panel_pass_runs(C);
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
   static constexpr int line_runs = flat_runs_of_line(C), flat_runs = pass_runs * line_runs;  // of a pass
+  static constexpr int pitch = x_extent(C).w, rows = panel_runs(C);                          // of staged positions
   static_assert(!Lines::whole_rows || C.run_rows == C.box.h);
 
   /// Stores a tile through `memory`, which is the warp's own.
@@ -4588,10 +4630,15 @@ struct PanelFlatStore {
       if (lane_index() < pass_runs)
         flat_lines(memory)[lane_index()] =
             FlatLine(LineRuns(p, tile, Lines::first_line(first_half) + lane_index() * Lines::run_lines));
-      each_half([&](int half) {
+      if constexpr (C.row_pairs) {
 #pragma unroll
-        for (int t = 0; t < C.position_tiles; ++t) stage(staging, sum[t], outputs.of_half[half], half, t);
-      });
+        for (int t = 0; t < C.position_tiles; ++t) stage_paired(staging, sum[t], outputs.of_half[0], t);
+      } else {
+        each_half([&](int half) {
+#pragma unroll
+          for (int t = 0; t < C.position_tiles; ++t) stage(staging, sum[t], outputs.of_half[half], half, t);
+        });
+      }
       __syncwarp();
       store_runs(p, tile, memory);
       __syncwarp();
@@ -4630,7 +4677,6 @@ struct PanelFlatStore {
 
   __device__ static void stage(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output, int half,
                                int product) {
-    constexpr int pitch = x_extent(C).w, rows = panel_runs(C);
     Element* const at = staging + Lines::run_of_lane() * line_stride +
                         Lines::line_of_lane() % Lines::run_lines * (C.box.w * C.stride.w) + panel_flat_skew(C);
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
@@ -4663,6 +4709,49 @@ struct PanelFlatStore {
         }
       }
     });
+  }
+
+  /// Both rows of a lane, which are phases of one line.
+  __device__ static void stage_paired(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
+                                      int product) {
+    using Words = typename Staging::Words;
+    constexpr int line_outputs = C.box.w * C.stride.w;
+    static_assert(run_stride % 2 == 0 && line_outputs % 2 == 0, "whether places are even is one thing for all");
+    constexpr bool quads = Staging::outputs_follow && (Lines::run_lines == 1 || line_outputs % 4 == 0);
+    Element* const at = staging + Lines::run_of_lane() * line_stride +
+                        Lines::line_of_lane() % Lines::run_lines * line_outputs + panel_flat_skew(C) +
+                        Lines::slot_of_lane(0);
+    int own = Lines::first_column_of_lane();
+    asm volatile("" : "+r"(own));
+    Element* const own_at = at + own * C.stride.w;
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n) {
+      const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+      if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+      constexpr bool dense = pitch == C.box.w && run_stride == line_outputs;
+      if (dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w) {
+        const int place = row * run_stride + column * C.stride.w;
+        if constexpr (panel_flat_skew(C) % 2 != 0)
+          Staging::template stage_paired<Staging::words_at(1)>(own_at + place, sum, n, output);
+        else if (quads && (panel_flat_skew(C) + place) % 4 == 0)
+          Staging::template stage_paired<Staging::words_at(0)>(own_at + place, sum, n, output);
+        else
+          Staging::template stage_paired<Words::pairs>(own_at + place, sum, n, output);
+        continue;
+      }
+#pragma unroll
+      for (int next = 0; next < 2; ++next) {
+        int own_row = row, own_column = column + own + next;
+#pragma unroll
+        for (int i = 0; i < ceil_div(8, pitch); ++i)
+          if (own_column >= pitch) own_column -= pitch, ++own_row;
+        if (own_column >= C.box.w || own_row >= rows) continue;
+        Element* const to = at + own_row * run_stride + own_column * C.stride.w;
+#pragma unroll
+        for (int second = 0; second < 2; ++second)
+          to[second] = to_element<Element>(output(sum[n * 4 + second * 2 + next]));
+      }
+    }
   }
 
   /// A run of a pass.
@@ -4918,16 +5007,19 @@ struct PanelRowStore {
           }
         }
         const Row<index.value> row{(of_run * run_height(C) + Lines::row_of_lane()) * p.out.w, p.out.w};
-        each_half([&](int half) {
-          if constexpr (has_gaps)
-            stage_between_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
-          else if constexpr (Lines::beside_gap)
-            stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
-          else if (stage_pairs(run, row))
-            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
-          else
-            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
-        });
+        if constexpr (C.row_pairs && !has_gaps)
+          stage_paired_rows(staging, run, sum[t], outputs.of_half[0], row);
+        else
+          each_half([&](int half) {
+            if constexpr (has_gaps)
+              stage_between_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+            else if constexpr (Lines::beside_gap)
+              stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+            else if (stage_pairs(run, row))
+              stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
+            else
+              stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
+          });
         if (of_run + 1 == C.run_rows || (C.product_rows > 1 && index.value + 1 == C.product_rows)) {
           __syncwarp();
           Runs::store_runs(run, [&](int own) { return typename Runs::Staged{staging + own * line_stride}; });
@@ -5027,6 +5119,43 @@ struct PanelRowStore {
       store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
     });
     if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
+  }
+
+  /// Both rows of a lane, which are phases of one line. Lanes of all lines take the words that suit all of them.
+  template <int Index>
+  __device__ static void stage_paired_rows(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                           const RowOutput<C>& output, const Row<Index>& row) {
+    using Words = typename Staging::Words;
+    // Of a lane's outputs in the first eight columns of the row, and so of all: behind a multiple of four.
+    const int place = skew_of<4>(run.at) + row.place - Row<Index>::first_column * C.stride.w;
+    const auto all = [&](int residue, int of) { return __all_sync(0xffffffff, (place & (of - 1)) == residue); };
+    if (Staging::outputs_follow && all(0, 4))
+      stage_paired_as<Words::quads>(staging, run, sum, output, row);
+    else if (all(0, 2))
+      stage_paired_as<Words::pairs>(staging, run, sum, output, row);
+    else if (Staging::outputs_follow && all(1, 2))
+      stage_paired_as<Words::middle>(staging, run, sum, output, row);
+    else
+      stage_paired_as<Words::elements>(staging, run, sum, output, row);
+  }
+  template <typename Staging::Words words, int Index>
+  __device__ static void stage_paired_as(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                         const RowOutput<C>& output, const Row<Index>& row) {
+    // Those that the line does not have are not compiled either.
+    if constexpr (!Staging::outputs_follow && (words == Staging::Words::quads || words == Staging::Words::middle))
+      return;
+    const int phase = Lines::slot_of_lane(0);
+    Element* const at = staged_at(staging, run) + row.place + phase;
+    each_eight(row, [&](int n, int column, bool whole) {
+      Element* const to = at + column * C.stride.w;
+      if (whole) return Staging::template stage_paired<words>(to, sum, n, output);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int next = i / 2, second = i % 2;
+        if (is_of_row(row, column + Lines::first_column_of_lane() + next, phase + second))
+          to[next * C.stride.w + second] = to_element<Element>(output(sum[n * 4 + second * 2 + next]));
+      }
+    });
   }
 
   template <bool Pairs, int Index>
@@ -5819,7 +5948,7 @@ constexpr GemmConfig config{
     .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
-    .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .row_pairs = false, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 8, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 2,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -5894,7 +6023,7 @@ constexpr GemmConfig config{
     .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 2,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
-    .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .row_pairs = false, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
     .resident_steps = 3, .blocks_per_sm = 1,
@@ -5977,7 +6106,7 @@ constexpr GemmConfig config{
     .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
-    .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = false, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .row_pairs = false, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 160}, .warps_m = 1, .warps_n = 1, .tiles_m = 1, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 0, .x_stages = 0, .octet_group = 2,
     .resident_steps = 3, .blocks_per_sm = 1,
@@ -6070,7 +6199,7 @@ constexpr GemmConfig config{
     .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = false, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
-    .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .row_pairs = false, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 8}, .warps_m = 1, .warps_n = 1, .tiles_m = 4, .tiles_n = 1,
     .chunk_words = 8, .steps_per_slab = 1, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -6135,7 +6264,7 @@ constexpr GemmConfig config{
     .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 4,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
-    .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .row_pairs = false, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 384}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 6,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -6192,7 +6321,7 @@ constexpr GemmConfig config{
     .channel_phases = {1, 0, 0, 0},
     .x_channels_last = false, .y_rows = true, .x_vector = 1,
     .types = 1, .channel_blocks = 1, .channels_per_block = 64, .x_phases = 1,
-    .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
+    .phase_major = true, .width_phases = 1, .width_slots = 1, .line_phases = 1, .run_phases = 1, .row_pairs = false, .stage_group_tiles = 1, .stage_group_lines = 16, .masked = false,
     .box = {1, 1, 384}, .warps_m = 1, .warps_n = 8, .tiles_m = 4, .tiles_n = 6,
     .chunk_words = 8, .steps_per_slab = 3, .stages = 2, .x_stages = 2, .octet_group = 1,
     .resident_steps = 0, .blocks_per_sm = 1,
@@ -6441,7 +6570,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_90efc24d63cd_sm{architecture}",
+        name=f"tconv_kb79_db1262cbdd6e_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

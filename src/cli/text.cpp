@@ -112,12 +112,19 @@ Extents parse_extents(const char* flag, std::string_view text, int dims) {
 DType parse_dtype(std::string_view text) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
     if (text == to_string(dtype)) return dtype;
+  if (text == "tf32" || text == "fp32")
+    throw UsageError(
+        fmt::format("--dtype must be f32, f64, f16 or bf16, got '{0}': say --dtype f32 --precision {0}", text));
   throw UsageError(fmt::format("--dtype must be f32, f64, f16 or bf16, got '{}'", text));
 }
 
 Precision parse_precision(std::string_view text) {
   for (const Precision precision : {Precision::fp32, Precision::tf32})
     if (text == to_string(precision)) return precision;
+  for (const auto& [name, dtype] :
+       {std::pair("fp16", "f16"), {"f16", "f16"}, {"bf16", "bf16"}, {"fp64", "f64"}, {"f64", "f64"}})
+    if (text == name)
+      throw UsageError(fmt::format("--precision must be fp32 or tf32, got '{}': say --dtype {}", text, dtype));
   throw UsageError(fmt::format("--precision must be fp32 or tf32, got '{}'", text));
 }
 

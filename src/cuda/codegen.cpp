@@ -69,8 +69,9 @@ std::string config_text(const GemmConfig& c) {
       << ", .channels_per_block = " << c.channels_per_block << ", .x_phases = " << c.x_phases << ",\n"
       << "    .phase_major = " << text(c.phase_major) << ", .width_phases = " << c.width_phases
       << ", .width_slots = " << c.width_slots << ", .line_phases = " << c.line_phases
-      << ", .run_phases = " << c.run_phases << ", .stage_group_tiles = " << c.stage_group_tiles
-      << ", .stage_group_lines = " << c.stage_group_lines << ", .masked = " << text(c.masked) << ",\n"
+      << ", .run_phases = " << c.run_phases << ", .row_pairs = " << text(c.row_pairs)
+      << ", .stage_group_tiles = " << c.stage_group_tiles << ", .stage_group_lines = " << c.stage_group_lines
+      << ", .masked = " << text(c.masked) << ",\n"
       << "    .box = " << text(c.box) << ", .warps_m = " << c.warps_m << ", .warps_n = " << c.warps_n
       << ", .tiles_m = " << c.tiles_m << ", .tiles_n = " << c.tiles_n << ",\n"
       << "    .chunk_words = " << c.chunk_words << ", .steps_per_slab = " << c.steps_per_slab

@@ -61,7 +61,7 @@ std::string panel_tile(const GemmConfig& c, const std::string& box) {
          (c.panel_flat ? "_flat" : several("_rows", c.product_rows)) +
          (c.whole_rows ? "_runs" + number(c.run_rows) : "") + "_" + box + teams(c) +
          (c.team_blocks > 1 ? several("_b", c.team_blocks) : where(c.box_parts > 1, "_p2")) +
-         where(c.in_turns, "_turns") + where(c.fills, "_fills") +
+         where(c.row_pairs, "_pairs") + where(c.in_turns, "_turns") + where(c.fills, "_fills") +
          (c.clustered ? "_cluster" : several("_split", c.depth_splits)) + where(c.turned, "_turned") +
          where(c.turned_once, device::panels_by_shift(c) ? "_shifts" : "_once") + where(c.mapped, "_mapped") +
          where(c.shared_halo != Int3{0, 0, 0}, "_shared") + where(c.rows_beside, "_beside") +

@@ -29,7 +29,8 @@ PackingOptions packing_options(const DeviceProperties& device) {
           .inputs = preferred.inputs,
           .marches = !preferred.no_march,
           .doubles = preferred.doubles,
-          .any_phases = preferred.panels && preferred.panels->channel_phases};
+          .any_phases = preferred.panels && preferred.panels->channel_phases,
+          .row_pairs = preferred.row_pairs};
 }
 
 Packings::Packings(const Geometry& geometry, std::vector<PackingPlan> plans, const DeviceProperties& device)

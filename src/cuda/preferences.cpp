@@ -43,6 +43,7 @@ Preferences preferences() {
   result.no_halves = is_set("TCONV_NO_HALVES");
   result.halves = is_set("TCONV_PREFER_HALVES");
   result.doubles = is_set("TCONV_PREFER_DOUBLES");
+  result.row_pairs = is_set("TCONV_PREFER_PAIRS");
   result.no_march = is_set("TCONV_NO_MARCH");
   result.march = is_set("TCONV_PREFER_MARCH");
   if (const char* const inputs = std::getenv("TCONV_X_PHASES")) result.inputs = std::max(1, std::atoi(inputs));

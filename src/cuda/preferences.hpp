@@ -5,6 +5,7 @@
 //   TCONV_NO_HALVES=1      numbers of 32 bits are never multiplied as scaled fp16 ones
 //   TCONV_PREFER_HALVES=1  they are wherever that can be done
 //   TCONV_PREFER_DOUBLES=1  tensor cores multiply doubles
+//   TCONV_PREFER_PAIRS=1   rows of neighbouring phases as a thread has them, for 16-bit outputs
 //   TCONV_X_PHASES=1       a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
 //   TCONV_PREFER_MARCH=1   the march kernel serves wherever it can; TCONV_NO_MARCH=1: nowhere
 //   TCONV_PREFER_PANELS=1  the panel kernel serves wherever it can, whatever it costs
@@ -31,6 +32,7 @@ struct PreferredPanels {
 
 struct Preferences {
   bool no_warpgroups = false, no_halves = false, halves = false, no_march = false, march = false, doubles = false;
+  bool row_pairs = false;
   int inputs = 0;                   // of a position; 0: nobody asks
   std::optional<int> turned_bytes;  // of workspace, for tests
   std::optional<PreferredPanels> panels;

@@ -58,6 +58,19 @@ TEST(General, AWrongCommandLineIsExitCode2AndSaysSoOnStderr) {
   }
 }
 
+/// What is said of a type in the wrong flag.
+TEST(General, TypesAndPrecisionsNameTheFlagTheyAreFor) {
+  const std::vector<std::string> explained{"tiles", "kb64", "--arch", "sm_90a"};
+  const auto error = [&](const char* flag, const char* value) {
+    std::vector<std::string> arguments = explained;
+    arguments.insert(arguments.end(), {flag, value});
+    return tool(arguments).err;
+  };
+  EXPECT_NE(error("--precision", "fp16").find("say --dtype f16"), std::string::npos);
+  EXPECT_NE(error("--precision", "bf16").find("say --dtype bf16"), std::string::npos);
+  EXPECT_NE(error("--dtype", "tf32").find("say --dtype f32 --precision tf32"), std::string::npos);
+}
+
 TEST(General, AnUnknownProblemIsAnsweredWithTheKnownOnes) {
   EXPECT_NE(tool({"bench", "kb46"}).err.find("kb64"), std::string::npos);
 }

@@ -269,6 +269,35 @@ TEST_F(CompileHopper, MappedX) {
     }
 }
 
+/// Paired rows: lines of two and of eight phases, products of one row, of several, and flat ones.
+TEST_F(CompileHopper, PairedRows) {
+  struct Upsampling {
+    int dims;
+    std::int64_t in, out, kernel, stride, padding;
+    Extents input;
+  };
+  for (const Upsampling& u : {Upsampling{1, 128, 64, 4, 2, 1, {2048}},
+                              {1, 512, 256, 16, 8, 4, {861}},
+                              {2, 256, 128, 4, 2, 1, {96, 96}},
+                              {2, 64, 32, 2, 2, 0, {128, 128}},
+                              {2, 512, 256, 4, 2, 1, {8, 8}}}) {
+    Layer layer;
+    layer.dims = u.dims, layer.in_channels = u.in, layer.out_channels = u.out;
+    for (std::size_t d = 0; d < std::size_t(u.dims); ++d)
+      layer.kernel[d] = u.kernel, layer.stride[d] = u.stride, layer.padding[d] = u.padding;
+    const Geometry g = geometry_of(layer);
+    RowPlan rows;
+    ASSERT_TRUE(make_wide_row_plan(g, 2, 1, false, 1, rows));
+    pair_rows(g, rows);
+    ASSERT_TRUE(rows.row_pairs);
+    const auto choices = price_warpgroup_tiles(g, Math::f16, rows, shape_of(layer, 16, u.input), {}, {});
+    ASSERT_FALSE(choices.empty());
+    const CompiledCode code = nvrtc_compile(warpgroup_source(choices.front().config, rows), "sm_90a");
+    EXPECT_EQ(spilled_bytes(code.log), 0) << u.input[0];
+    EXPECT_EQ(code.log.find("C75"), std::string::npos) << "wgmma is serialised";
+  }
+}
+
 /// Outputs along the width as channels, of large strides and of few channels, and how their weights are packed.
 TEST_F(CompileHopper, ChannelPhases) {
   struct Strided {

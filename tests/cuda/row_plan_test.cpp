@@ -228,6 +228,48 @@ TEST(RowPlan, PairsOfStepsAreInTheOrderOfPositions) {
   EXPECT_GT(pairs, 200);
 }
 
+/// Rows eight apart are neighbouring phases of one line, each row is there once, and lines are as they were.
+TEST(RowPlan, PairedRowsAreEightApart) {
+  std::mt19937 rng(31);
+  int paired = 0, others = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Geometry g = random_geometry(rng);
+    RowPlan plan;
+    if (!make_wide_row_plan(g, 2, 1, round % 4 == 0, 1 << round % 2, plan)) continue;
+    RowPlan pairs = plan;
+    pair_rows(g, pairs);
+    if (!pairs.row_pairs) {
+      ++others;
+      EXPECT_EQ(pairs.rows(), plan.rows());
+      continue;
+    }
+    ++paired;
+    ASSERT_EQ(pairs.rows(), (plan.rows() + 15) / 16 * 16);
+    for (std::size_t t = 0; t < plan.types.size(); ++t) {
+      const BlockType &type = plan.types[t], &of_pairs = pairs.types[t];
+      ASSERT_EQ(of_pairs.rows.size(), std::size_t(pairs.rows()));
+      EXPECT_EQ(of_pairs.lines.size(), std::size_t(pairs.rows() / plan.width_slots));
+      for (int place = 0; place < pairs.rows(); ++place) {
+        const int row = device::row_at_place(place);
+        ASSERT_EQ(device::place_of_row(row), place);
+        const Row& at = of_pairs.rows[std::size_t(place)];
+        if (row >= plan.rows()) {
+          EXPECT_EQ(at.channel, -1);
+          continue;
+        }
+        const Row& was = type.rows[std::size_t(row)];
+        EXPECT_TRUE(at.channel == was.channel && at.phase == was.phase);
+        if (place % 16 >= 8 || at.channel < 0) continue;
+        const Row& next = of_pairs.rows[std::size_t(place) + 8];
+        EXPECT_EQ(next.channel, at.channel);
+        EXPECT_TRUE((next.phase == Int3{at.phase.d, at.phase.h, at.phase.w + 1}));
+      }
+    }
+  }
+  EXPECT_GT(paired, 20);
+  EXPECT_GT(others, 20);
+}
+
 /// Where few rows would leave most of a product idle, and neighbouring inputs share enough of their steps.
 TEST(RowPlan, FewRowsHaveSeveralInputsInAPosition) {
   const auto inputs = [](std::int64_t in, std::int64_t out, Extents kernel, std::int64_t stride, bool last = false,

@@ -139,7 +139,7 @@ GemmConfig layer_config(const Geometry& g, Math math, const RowPlan& rows) {
   c.types = int(rows.types.size());
   c.channel_blocks = rows.channel_blocks, c.channels_per_block = rows.channels_per_block;
   c.phase_major = rows.phase_major, c.width_phases = rows.width_phases, c.width_slots = rows.width_slots;
-  c.line_phases = rows.line_phases, c.run_phases = rows.run_phases;
+  c.line_phases = rows.line_phases, c.run_phases = rows.run_phases, c.row_pairs = rows.row_pairs;
   c.stage_group_tiles = rows.stage_group_tiles, c.stage_group_lines = rows.stage_group_lines;
   c.masked = rows.masked;
   c.images = 1, c.window = 1;

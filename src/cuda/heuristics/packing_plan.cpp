@@ -36,14 +36,12 @@ double used_share(const Geometry& geometry, const RowPlan& rows) {
          (tiles * rows.channel_blocks * octets * 8 * rows.tile_rows);
 }
 
-}  // namespace
-
 /// For the kernels of warpgroups where they suit the layer, else for the general one; where it has few rows, also
 /// for positions of several inputs, which shapes of wide rows take; with the lines of all phases along the height
 /// together, which shapes of short or ragged rows take, or apart, which small images take; with outputs along the
 /// width as channels, where strides are large or channels few; and numbers of 32 bits also as scaled fp16 numbers.
-std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layout layout,
-                                       const PackingOptions& options) {
+std::vector<PackingPlan> ways_of_packing(const Geometry& geometry, Math math, Layout layout,
+                                         const PackingOptions& options) {
   const bool last = layout == Layout::channels_last;
   std::vector<PackingPlan> plans;
   RowPlan rows;
@@ -145,6 +143,17 @@ std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layo
   }
   add_channel_phases(math);
   if (scales && !options.scaled) add_channel_phases(scaled);
+  return plans;
+}
+
+}  // namespace
+
+std::vector<PackingPlan> plan_packings(const Geometry& geometry, Math math, Layout layout,
+                                       const PackingOptions& options) {
+  std::vector<PackingPlan> plans = ways_of_packing(geometry, math, layout, options);
+  if (options.row_pairs && device::element_bytes(math) == 2)
+    for (PackingPlan& plan : plans)
+      if (plan.kernels == Kernels::warpgroups && plan.view == View::plain) pair_rows(geometry, plan.rows);
   return plans;
 }
 

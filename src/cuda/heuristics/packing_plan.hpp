@@ -33,6 +33,7 @@ struct PackingOptions {
   bool marches = true;
   bool doubles = false;     // fp64 by tensor cores
   bool any_phases = false;  // outputs along the width as channels wherever that can be done
+  bool row_pairs = false;   // of 16-bit outputs, rows of neighbouring phases as a thread has them
 };
 
 /// In the order they lie in the packed weight; empty where the layer has too many phases for blocks of rows, or is

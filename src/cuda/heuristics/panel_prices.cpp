@@ -58,6 +58,7 @@ constexpr double flat_instructions = 4.83;       // for an output of flat produc
 constexpr double run_vector_instructions = 164;  // for a vector of theirs, stored
 constexpr double joined_vectors = 2.74;          // so much more where memory aligns rows otherwise
 constexpr double run_instructions = 385;         // for a run of flat products
+constexpr double paired_share = 0.6;    // of what an output takes that is staged, where rows are paired: by count
 constexpr double filled_share = 0.321;  // of what an output takes that is staged, where it is filled with the bias
 constexpr double shared_rate = 0.758;   // of 128 bytes a cycle
 constexpr double put_instructions = 26.6;     // for each position and four words
@@ -192,8 +193,8 @@ double panel_cycles(const GemmConfig& c, const RowPlan& rows, const Shape& shape
   const bool whole_planes = c.panel_flat && c.whole_rows && boxes.h == 1;
   const bool aligned = shape.output[2] * (whole_planes ? shape.output[1] : 1) % vector == 0;
   const double sums = staged_types * panel_positions(c) / 2.0;  // of a thread
-  const double staged =
-      sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) * c.stride.w / c.width_phases;
+  const double staged = sums * (c.panel_flat ? dense ? 3 : flat_instructions : staged_instructions) *
+                        (c.row_pairs ? paired_share : 1) * c.stride.w / c.width_phases;
   // Of a run the lanes of its line store a vector each, some times over, and its ends.
   const int lanes_of_run = std::max(device::panel_line_lanes(c) * device::run_lines(c), 8);
   const double of_run =

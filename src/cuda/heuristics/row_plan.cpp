@@ -494,6 +494,23 @@ bool stores_panels(const RowPlan& plan) {
 
 }  // namespace
 
+void pair_rows(const Geometry& g, RowPlan& plan) {
+  const bool whole_phases =
+      plan.width_slots == plan.width_phases && plan.width_phases == g.stride[2] * plan.x_phases;
+  if (plan.tile_rows != 8 || plan.channel_rows || !whole_phases || plan.width_slots % 2 != 0 ||
+      !stores_panels(plan))
+    return;
+  plan.row_pairs = true;
+  plan.row_tiles = device::round_up(plan.row_tiles, 2);
+  for (BlockType& type : plan.types) {
+    std::vector<Row> placed(std::size_t(plan.rows()));
+    for (std::size_t i = 0; i < type.rows.size(); ++i)
+      placed[std::size_t(device::place_of_row(int(i)))] = type.rows[i];
+    type.rows = std::move(placed);
+    type.lines.resize(std::size_t(plan.rows() / plan.width_slots), Line{-1, 0, 0});
+  }
+}
+
 bool suits_panels(const Geometry& g, int channels_per_word, const RowPlan& plan) {
   // The loading threads hold the inputs of a box in registers. It may be as narrow as this.
   constexpr int64_t narrowest = 16, most_inputs = 1500;

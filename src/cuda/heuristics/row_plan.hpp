@@ -73,6 +73,7 @@ struct RowPlan {
   int channels_per_block = 0, channel_blocks = 0;
   bool paired = false;        // at most four channel words: a step holds two shifts
   bool channel_rows = false;  // of wide blocks: channels are the fastest index of rows, not phases
+  bool row_pairs = false;     // of wide blocks: rows of neighbouring phases are eight apart, see pair_rows
   Int3 reach{0, 0, 0};
   Int3 first_phase{0, 0, 0};             // of depth and height, see from_first_output
   int octet_group = 1;                   // of wide blocks: octets of a step that packed weights hold together
@@ -107,6 +108,11 @@ std::optional<RowPlan> with_lines_apart(const Geometry& geometry, int channels_p
 /// inputs one shift further. Weights are packed the same way. Images larger than a box have a row more of halo, so
 /// this is for small ones. None where that is no other plan, or rows of a block would take different shifts.
 std::optional<RowPlan> from_first_output(const RowPlan& plan, Int3 stride, Int3 padding);
+
+/// Has two neighbouring phases of a line eight rows apart, as a thread of wgmma has its rows: 16-bit outputs of
+/// both are one word then, where they are staged. For lines of an even number of phases, all of which have taps;
+/// other plans stay as they are.
+void pair_rows(const Geometry& geometry, RowPlan& plan);
 
 /// Whether the panel kernel has a tile for a wide plan, whatever the shape.
 bool suits_panels(const Geometry& geometry, int channels_per_word, const RowPlan& plan);

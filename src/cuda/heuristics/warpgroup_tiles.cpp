@@ -216,7 +216,8 @@ std::vector<TileChoice> price_warpgroup_tiles(const Geometry& g, Math math, cons
   c.round_on_load = math == Math::tf32 && steps.total >= 4 * steps.types;
   const Int3 positions = positions_of(c, shape);
   const int64_t blocks = int64_t(c.types) * c.channel_blocks * c.groups;
-  const int pass_unit = 8 * c.width_slots / device::gcd(8, c.width_slots);
+  const int paired = c.row_pairs ? 16 : 8;
+  const int pass_unit = paired * c.width_slots / device::gcd(paired, c.width_slots);
 
   std::vector<TileChoice> choices;
   const auto consider = [&](GemmConfig k) {

@@ -115,6 +115,7 @@ constexpr int first_chunk(const GemmConfig& c, int split) { return split * chunk
 /// Where rows are paired, the place of each among the 16 of a warp: a thread's two rows, eight places apart, are two
 /// neighbouring phases of a line, and its outputs of a position one word. Of 16-bit outputs alone.
 constexpr int place_of_row(int row) { return row / 16 * 16 + row % 2 * 8 + row % 16 / 2; }
+constexpr int row_at_place(int place) { return place / 16 * 16 + place % 8 * 2 + place % 16 / 8; }
 
 /// The channel of the layer that a channel of the configuration is an output of, and which one of a position.
 constexpr int layer_channel(const GemmConfig& c, int channel) {

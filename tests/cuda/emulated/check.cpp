@@ -73,6 +73,7 @@ void count_families(const Case& c, const std::string& kernel, std::map<std::stri
   if (kernel.find("_cluster") != std::string::npos) ++families["panel of clusters"];
   if (kernel.find("_shifts") != std::string::npos) ++families["panel of one shift"];
   if (kernel.find("_moved") != std::string::npos) ++families["panel of moved positions"];
+  if (kernel.find("_pairs") != std::string::npos) ++families["panel of paired rows"];
   if (kernel.find("_phases") != std::string::npos) ++families["panel of outputs as channels"];
   if (std::regex_search(kernel, std::regex("_(halves|half)_"))) ++families["panel of halves"];
   if (std::regex_search(kernel, std::regex("_rows[0-9]"))) ++families["panel of joined rows"];

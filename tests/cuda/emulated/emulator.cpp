@@ -99,7 +99,7 @@ void Emulator::compile(const std::string& source, const std::string& name) const
   namespace fs = std::filesystem;
   // Instrumented, and linked without the library that is for: races.cpp has its functions.
   const std::string compiler =
-      std::string(TCONV_COMPILER) + " -std=c++20 -O1 -g1 -fsanitize=thread -w -Wno-psabi -fPIC -c -I ";
+      std::string(TCONV_COMPILER) + " -std=c++20 -O1 -g1 -fsanitize=thread,alignment -w -Wno-psabi -fPIC -c -I ";
   const char* const cache = std::getenv("TCONV_EMULATION_CACHE");
   const fs::path kept = cache ? fs::path(cache) / digest(compiler + sources_ + source) : fs::path();
   std::error_code missing;

@@ -136,6 +136,12 @@ struct Detector {
                    name(before.agent) + source_line(before.place) + "\n  " + name(now.agent) +
                    source_line(now.place));
   }
+  /// Faults on a GPU, and x86 lets it pass.
+  void misaligned(const void* at, unsigned alignment, const void* place) {
+    if (reported.insert({place, nullptr}).second)
+      found.races.push_back("an access at " + std::to_string(reinterpret_cast<std::uintptr_t>(at) % alignment) +
+                            " bytes behind a multiple of " + std::to_string(alignment) + source_line(place));
+  }
   /// Of the products that `load` is the last one of, those after time `known` read in doubt.
   void doubt(const Access& load, uint32_t known, unsigned at) {
     if (poison == Doubts::poisoned || !is_product(load)) return;
@@ -401,6 +407,19 @@ HOOKS(4)
 HOOKS(8)
 HOOKS(16)
 extern "C" {
+/// What -fsanitize=alignment calls: where the compiler says, what type it is of, and its alignment.
+struct TypeMismatch {
+  struct {
+    const char* file;
+    unsigned line, column;
+  } place;
+  const void* type;
+  unsigned char log_alignment, kind;
+};
+void __ubsan_handle_type_mismatch_v1(const TypeMismatch* mismatch, std::uintptr_t at) {
+  emulation::races::detector.misaligned(reinterpret_cast<const void*>(at), 1u << mismatch->log_alignment,
+                                        __builtin_return_address(0));
+}
 void __tsan_init() {}
 void __tsan_func_entry(const void*) {}
 void __tsan_func_exit() {}

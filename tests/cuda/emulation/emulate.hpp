@@ -30,16 +30,16 @@
 #define __align__(bytes)
 #define __shared__
 
-struct float2 {
+struct alignas(8) float2 {
   float x, y;
 };
-struct float4 {
+struct alignas(16) float4 {
   float x, y, z, w;
 };
 struct alignas(16) double2 {
   double x, y;
 };
-struct uint2 {
+struct alignas(8) uint2 {
   unsigned x, y;
 };
 struct alignas(16) uint4 {

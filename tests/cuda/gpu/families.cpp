@@ -81,7 +81,7 @@ constexpr const char *shared_sums = "panel_gemm, shared sums", *halves = "panel_
                      *whole_rows = "panel_gemm, runs of several rows", *mapped = "panel_gemm, mapped x",
                      *once = "panel_gemm, x turned once", *shifts = "panel_gemm, panels of one shift",
                      *beside = "panel_gemm, rows of images side by side", *clusters = "panel_gemm, clusters",
-                     *doubles = "implicit_gemm, doubles";
+                     *doubles = "implicit_gemm, doubles", *pairs = "panel_gemm, paired rows";
 
 /// What has been checked: a layer that several preferences leave to the same kernel is checked once.
 struct Seen {
@@ -115,6 +115,7 @@ int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
                                       {"_shifts", shifts},
                                       {"_beside", beside},
                                       {"_f64", doubles},
+                                      {"_pairs", pairs},
                                       {"_cluster", clusters}})
     if (run.kernel_name().find(of_name) != std::string::npos) seen.touched.insert(name);
   if (verdict.right(c.mode.bar * 1.3)) return 0;
@@ -134,14 +135,15 @@ int families(const std::string& only) {
   const bool hopper = gpu().major == 9;
   if (hopper)
     missing.insert({"warpgroup_gemm", "panel_gemm", "march_gemm", "turn_x", shared_sums, halves, half, loaders,
-                    whole_rows, mapped, once, shifts, beside, clusters});
+                    whole_rows, mapped, once, shifts, beside, clusters, pairs});
   const std::vector<Case> all = cases();
   int failures = 0;
   // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
   // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
   // tiles share, of two loading warpgroups, of runs of several rows, of mapped x, of x turned once for all boxes,
-  // of one shift, of rows of several images side by side, and of clusters; the march kernel; and tensor cores for
-  // doubles. 32-bit numbers are halves where two blocks are asked for, and shared sums.
+  // of one shift, of rows of several images side by side, and of clusters; the march kernel; paired rows, of
+  // panels or of other kernels; and tensor cores for doubles. 32-bit numbers are halves where two blocks are asked
+  // for, and shared sums.
   struct Asked {
     const char *variable, *value, *part;  // of the kernels that are meant: others are checked where nobody asks
   };
@@ -161,6 +163,7 @@ int families(const std::string& only) {
                              {"TCONV_PREFER_PANELS", "turned_clusters", "_cluster"},
                              {"TCONV_PREFER_PANELS", "mapped_clusters", "_cluster"},
                              {"TCONV_PREFER_MARCH", "1", "march"},
+                             {"TCONV_PREFER_PAIRS", "1", "_pairs"},
                              {"TCONV_PREFER_DOUBLES", "1", "_f64"},
                              {"", "", ""}};
   for (const auto& [variable, value, part] : all_asked) {
@@ -171,8 +174,9 @@ int families(const std::string& only) {
                                                          : asked;
     if (!only.empty() && only != value && only != name && only != name + "=" + value) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
-    unsetenv("TCONV_PREFER_MARCH"), unsetenv("TCONV_PREFER_DOUBLES");
+    unsetenv("TCONV_PREFER_MARCH"), unsetenv("TCONV_PREFER_DOUBLES"), unsetenv("TCONV_PREFER_PAIRS");
     if (!asked.empty()) setenv(variable, value, 1);
+    if (asked == "TCONV_PREFER_PAIRS") setenv("TCONV_PREFER_PANELS", "1", 1);
     if (value == std::string("2") || value == std::string("split")) setenv("TCONV_PREFER_HALVES", "1", 1);
     in_parallel(int(all.size()),
                 [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });

@@ -20,6 +20,7 @@ struct PanelFlatStore {
   static constexpr int columns = C.panel_columns, vector = store_vector(C), pass_runs = panel_pass_runs(C);
   static constexpr int line_stride = panel_line_stride(C), run_stride = panel_run_stride(C);
   static constexpr int line_runs = flat_runs_of_line(C), flat_runs = pass_runs * line_runs;  // of a pass
+  static constexpr int pitch = x_extent(C).w, rows = panel_runs(C);                          // of staged positions
   static_assert(!Lines::whole_rows || C.run_rows == C.box.h);
 
   /// Stores a tile through `memory`, which is the warp's own.
@@ -39,10 +40,15 @@ struct PanelFlatStore {
       if (lane_index() < pass_runs)
         flat_lines(memory)[lane_index()] =
             FlatLine(LineRuns(p, tile, Lines::first_line(first_half) + lane_index() * Lines::run_lines));
-      each_half([&](int half) {
+      if constexpr (C.row_pairs) {
 #pragma unroll
-        for (int t = 0; t < C.position_tiles; ++t) stage(staging, sum[t], outputs.of_half[half], half, t);
-      });
+        for (int t = 0; t < C.position_tiles; ++t) stage_paired(staging, sum[t], outputs.of_half[0], t);
+      } else {
+        each_half([&](int half) {
+#pragma unroll
+          for (int t = 0; t < C.position_tiles; ++t) stage(staging, sum[t], outputs.of_half[half], half, t);
+        });
+      }
       __syncwarp();
       store_runs(p, tile, memory);
       __syncwarp();
@@ -81,7 +87,6 @@ struct PanelFlatStore {
 
   __device__ static void stage(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output, int half,
                                int product) {
-    constexpr int pitch = x_extent(C).w, rows = panel_runs(C);
     Element* const at = staging + Lines::run_of_lane() * line_stride +
                         Lines::line_of_lane() % Lines::run_lines * (C.box.w * C.stride.w) + panel_flat_skew(C);
     // Places are worked out again for each half of the rows: there are not registers enough to keep them.
@@ -114,6 +119,49 @@ struct PanelFlatStore {
         }
       }
     });
+  }
+
+  /// Both rows of a lane, which are phases of one line.
+  __device__ static void stage_paired(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
+                                      int product) {
+    using Words = typename Staging::Words;
+    constexpr int line_outputs = C.box.w * C.stride.w;
+    static_assert(run_stride % 2 == 0 && line_outputs % 2 == 0, "whether places are even is one thing for all");
+    constexpr bool quads = Staging::outputs_follow && (Lines::run_lines == 1 || line_outputs % 4 == 0);
+    Element* const at = staging + Lines::run_of_lane() * line_stride +
+                        Lines::line_of_lane() % Lines::run_lines * line_outputs + panel_flat_skew(C) +
+                        Lines::slot_of_lane(0);
+    int own = Lines::first_column_of_lane();
+    asm volatile("" : "+r"(own));
+    Element* const own_at = at + own * C.stride.w;
+#pragma unroll
+    for (int n = 0; n < columns / 8; ++n) {
+      const int first = product * columns + n * 8, row = first / pitch, column = first % pitch;
+      if (row >= rows || (column >= C.box.w && column + 8 <= pitch)) continue;
+      constexpr bool dense = pitch == C.box.w && run_stride == line_outputs;
+      if (dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w) {
+        const int place = row * run_stride + column * C.stride.w;
+        if constexpr (panel_flat_skew(C) % 2 != 0)
+          Staging::template stage_paired<Staging::words_at(1)>(own_at + place, sum, n, output);
+        else if (quads && (panel_flat_skew(C) + place) % 4 == 0)
+          Staging::template stage_paired<Staging::words_at(0)>(own_at + place, sum, n, output);
+        else
+          Staging::template stage_paired<Words::pairs>(own_at + place, sum, n, output);
+        continue;
+      }
+#pragma unroll
+      for (int next = 0; next < 2; ++next) {
+        int own_row = row, own_column = column + own + next;
+#pragma unroll
+        for (int i = 0; i < ceil_div(8, pitch); ++i)
+          if (own_column >= pitch) own_column -= pitch, ++own_row;
+        if (own_column >= C.box.w || own_row >= rows) continue;
+        Element* const to = at + own_row * run_stride + own_column * C.stride.w;
+#pragma unroll
+        for (int second = 0; second < 2; ++second)
+          to[second] = to_element<Element>(output(sum[n * 4 + second * 2 + next]));
+      }
+    }
   }
 
   /// A run of a pass.

@@ -50,16 +50,19 @@ struct PanelRowStore {
           }
         }
         const Row<index.value> row{(of_run * run_height(C) + Lines::row_of_lane()) * p.out.w, p.out.w};
-        each_half([&](int half) {
-          if constexpr (has_gaps)
-            stage_between_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
-          else if constexpr (Lines::beside_gap)
-            stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
-          else if (stage_pairs(run, row))
-            stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
-          else
-            stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
-        });
+        if constexpr (C.row_pairs && !has_gaps)
+          stage_paired_rows(staging, run, sum[t], outputs.of_half[0], row);
+        else
+          each_half([&](int half) {
+            if constexpr (has_gaps)
+              stage_between_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+            else if constexpr (Lines::beside_gap)
+              stage_beside_gaps(staging, run, sum[t], outputs.of_half[half], half, row);
+            else if (stage_pairs(run, row))
+              stage_run<true>(staging, run, sum[t], outputs.of_half[half], half, row);
+            else
+              stage_run<false>(staging, run, sum[t], outputs.of_half[half], half, row);
+          });
         if (of_run + 1 == C.run_rows || (C.product_rows > 1 && index.value + 1 == C.product_rows)) {
           __syncwarp();
           Runs::store_runs(run, [&](int own) { return typename Runs::Staged{staging + own * line_stride}; });
@@ -159,6 +162,43 @@ struct PanelRowStore {
       store_pair(to, skew ? output.bias : own, skew ? own : output.bias);
     });
     if (skew && lane_index() % 4 == 0) at[2 * panel_run_width(C) - 1] = to_element<Element>(output.bias);
+  }
+
+  /// Both rows of a lane, which are phases of one line. Lanes of all lines take the words that suit all of them.
+  template <int Index>
+  __device__ static void stage_paired_rows(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                           const RowOutput<C>& output, const Row<Index>& row) {
+    using Words = typename Staging::Words;
+    // Of a lane's outputs in the first eight columns of the row, and so of all: behind a multiple of four.
+    const int place = skew_of<4>(run.at) + row.place - Row<Index>::first_column * C.stride.w;
+    const auto all = [&](int residue, int of) { return __all_sync(0xffffffff, (place & (of - 1)) == residue); };
+    if (Staging::outputs_follow && all(0, 4))
+      stage_paired_as<Words::quads>(staging, run, sum, output, row);
+    else if (all(0, 2))
+      stage_paired_as<Words::pairs>(staging, run, sum, output, row);
+    else if (Staging::outputs_follow && all(1, 2))
+      stage_paired_as<Words::middle>(staging, run, sum, output, row);
+    else
+      stage_paired_as<Words::elements>(staging, run, sum, output, row);
+  }
+  template <typename Staging::Words words, int Index>
+  __device__ static void stage_paired_as(Element* staging, const Run& run, const float (&sum)[columns / 2],
+                                         const RowOutput<C>& output, const Row<Index>& row) {
+    // Those that the line does not have are not compiled either.
+    if constexpr (!Staging::outputs_follow && (words == Staging::Words::quads || words == Staging::Words::middle))
+      return;
+    const int phase = Lines::slot_of_lane(0);
+    Element* const at = staged_at(staging, run) + row.place + phase;
+    each_eight(row, [&](int n, int column, bool whole) {
+      Element* const to = at + column * C.stride.w;
+      if (whole) return Staging::template stage_paired<words>(to, sum, n, output);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int next = i / 2, second = i % 2;
+        if (is_of_row(row, column + Lines::first_column_of_lane() + next, phase + second))
+          to[next * C.stride.w + second] = to_element<Element>(output(sum[n * 4 + second * 2 + next]));
+      }
+    });
   }
 
   template <bool Pairs, int Index>

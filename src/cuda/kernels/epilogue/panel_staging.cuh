@@ -2,6 +2,7 @@
 #pragma once
 
 #include "epilogue/panel_lines.cuh"
+#include "epilogue/vector_store.cuh"
 
 namespace tconv::device {
 
@@ -68,6 +69,37 @@ struct PanelStaging {
     constexpr bool alternate = sizeof(Element) == 4 && (C.stride.w == 2 || C.stride.w == 4) && slots == C.stride.w;
     if constexpr (!alternate) return second_first();
     return (reinterpret_cast<u64>(first) / (C.stride.w * sizeof(Element)) + u64(Lines::line_of_lane())) % 2 != 0;
+  }
+
+  /// Where rows are paired, in which words a lane stages its four outputs of two neighbouring columns. With a stride of
+  /// two they follow one another: one store where the first is aligned for it, two, or a word between two elements.
+  /// With others, they are two words apart, or four elements.
+  enum class Words { quads, pairs, middle, elements };
+  static constexpr bool outputs_follow = C.stride.w == 2;
+  /// What suits outputs, the first of which is so many behind a multiple of four.
+  static constexpr Words words_at(int place) {
+    return place % 2 == 0   ? outputs_follow && place % 4 == 0 ? Words::quads : Words::pairs
+           : outputs_follow ? Words::middle
+                            : Words::elements;
+  }
+
+  /// Stages columns n and n + 1 of both of a lane's rows, all of which are outputs; `to` is where the first one goes.
+  template <Words words>
+  __device__ static void stage_paired(Element* to, const float (&sum)[columns / 2], int n, const RowOutput<C>& output) {
+    const float a = output(sum[n * 4]), b = output(sum[n * 4 + 2]);      // a position's two phases,
+    const float c = output(sum[n * 4 + 1]), d = output(sum[n * 4 + 3]);  // and those of the next position
+    if constexpr (words == Words::quads) {
+      store_quad(to, a, b, c, d);
+    } else if constexpr (words == Words::pairs) {
+      store_pair(to, a, b), store_pair(to + C.stride.w, c, d);
+    } else {
+      to[0] = to_element<Element>(a);
+      if constexpr (words == Words::middle)
+        store_pair(to + 1, b, c);
+      else
+        to[1] = to_element<Element>(b), to[C.stride.w] = to_element<Element>(c);
+      to[C.stride.w + 1] = to_element<Element>(d);
+    }
   }
 
   /// A lane's sum of one of two neighbouring columns, or of the other one.

@@ -22,8 +22,9 @@ __device__ int phase_of_slot(int slot) {
 template <GemmConfig C>
 struct RowPlace {
   int line, phase;
-  __device__ explicit RowPlace(int row) {
+  __device__ explicit RowPlace(int place) {
     constexpr int slots = C.width_slots;
+    const int row = C.row_pairs ? row_at_place(place) : place;
     if constexpr (C.channel_rows) {
       constexpr int channels = C.channels_per_block;
       line = row / (channels * slots) * channels + row % channels;

@@ -15,6 +15,14 @@ __device__ void store_pair(Half* at, float a, float b) {
   *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
 }
 
+template <class Half>
+__device__ void store_quad(Half* at, float a, float b, float c, float d) {
+  const auto pair = [](float low, float high) {
+    return to_element<Half>(low).bits | u32(to_element<Half>(high).bits) << 16;
+  };
+  *reinterpret_cast<uint2*>(at) = make_uint2(pair(a, b), pair(c, d));
+}
+
 /// Outputs between `at` and the vector boundary before it.
 template <int Vector, class Element>
 __device__ int skew_of(const Element* at) {
