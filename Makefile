@@ -81,13 +81,14 @@ check-python:
 	@.venv/bin/python -m ruff format --check .
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the tests, but for those that need many gigabytes, those
-# whose time is NVRTC's, and the repeats of the random sweep on lesser instruction sets, which `make test` has run:
+# whose time is NVRTC's or that of emulated kernels, which are compiled without (random layers take the same way
+# through the host), and the repeats of the random sweep on lesser instruction sets, which `make test` has run:
 # minutes, for the same code. -O1 builds fast and runs fast enough.
 check-address: packages
 	@cmake -S . -B $(BUILD)-address -G Ninja -D CMAKE_BUILD_TYPE=Debug -D CMAKE_CXX_FLAGS_DEBUG=-O1 \
 	  -D TCONV_SANITIZE=address,undefined -D TCONV_WERROR=$(WERROR) --log-level=WARNING
 	@cmake --build $(BUILD)-address -j $(JOBS)
-	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE "large|nvrtc" -E "^sweep_" -j $(JOBS) $(CTEST_FLAGS)
+	@ctest --test-dir $(BUILD)-address --output-on-failure --no-tests=error -LE "large|nvrtc|emulation" -E "^sweep_" -j $(JOBS) $(CTEST_FLAGS)
 
 # ThreadSanitizer over the tests that run plans from many threads, those with the label "concurrency".
 check-thread: packages

@@ -1216,16 +1216,19 @@ __device__ inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// 16 x 8 x 8 of doubles, with the fragments of TF32. Before sm_90 products are 8 x 8 x 4, of a word of each lane.
+/// 16 x 8 x 8 of doubles, with the fragments of TF32, in two products of half the depth. Before sm_90 products are
+/// 8 x 8 x 4, of a word of each lane. (m16n8k8 is one product, and as fast; but where one sum alone is formed in a
+/// loop, assemblers leave out the wait between the last product of a round and the first one of the next:
+/// tests/cuda/double_products_test.cpp.)
 template <Math M>
 __device__ inline void mma(double (&d)[4], const double (&a)[4], const double (&b)[2]) {
-#if __CUDA_ARCH__ >= 900
-  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
-      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
-#else
 #pragma unroll
   for (int depth = 0; depth < 2; ++depth)
+#if __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
+        : "d"(a[depth * 2]), "d"(a[depth * 2 + 1]), "d"(b[depth]));
+#else
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
@@ -1239,7 +1242,7 @@ __device__ inline void mma(double (&d)[4], const double (&a)[4], const double (&
 // Products of warp tiles: which instruction forms them, and what is done to operands on the way.
 //
 //   f16, bf16   one m16n8k16 product
-//   f64         one m16n8k8 product
+//   f64         two m16n8k4 products
 //   tf32        one m16n8k8 product of operands rounded to nearest: x in its tile, weights when packed
 //   fp32        three m16n8k8 products of operands split into a rounded head and a remainder,
 //                 x·w = xh·wh + (xh·wl + xl·wh) + O(2^-22)
@@ -7024,7 +7027,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb81_68b31fc8dce6_sm{architecture}",
+        name=f"tconv_kb81_c6bab6a89748_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

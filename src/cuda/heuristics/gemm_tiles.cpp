@@ -46,8 +46,8 @@ int occupancy(const GemmConfig& c, const DeviceLimits& limits) {
   const int threads = device::threads_of(c);
   const int by_shared = limits.shared_per_multiprocessor / (shared + 1024);
   const int registers = registers_of(c);
-  if (registers > (c.math == Math::fp32 ? 288 : 280))
-    return 0;  // the compiler does better than the estimate, but not by more
+  const int most = c.math == Math::fp32 ? 288 : c.math == Math::f64 ? 270 : 280;
+  if (registers > most) return 0;  // the compiler does better than the estimate, but not by more
   const int by_registers =
       registers_per_multiprocessor / (threads * device::round_up(std::min(registers, 255), 8));
   return std::min({by_shared, by_registers, 2048 / threads, 8});

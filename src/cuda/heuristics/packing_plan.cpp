@@ -108,7 +108,6 @@ std::vector<PackingPlan> ways_of_packing(const Geometry& geometry, Math math, La
   if (math == Math::f64) {              // warpgroups have no products of doubles
     constexpr double least_used = 0.3;  // below, the direct kernel is as fast
     if (!options.doubles || !make_row_plan(geometry, device::channels_per_word(math), 4, rows)) return plans;
-    rows.take_all_steps();
     if (used_share(geometry, rows) >= least_used) add(false, math);
     return plans;
   }

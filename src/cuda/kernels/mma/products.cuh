@@ -1,7 +1,7 @@
 // Products of warp tiles: which instruction forms them, and what is done to operands on the way.
 //
 //   f16, bf16   one m16n8k16 product
-//   f64         one m16n8k8 product
+//   f64         two m16n8k4 products
 //   tf32        one m16n8k8 product of operands rounded to nearest: x in its tile, weights when packed
 //   fp32        three m16n8k8 products of operands split into a rounded head and a remainder,
 //                 x·w = xh·wh + (xh·wl + xl·wh) + O(2^-22)
