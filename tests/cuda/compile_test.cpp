@@ -6,12 +6,14 @@
 #include <regex>
 #include <string>
 
+#include "cuda/ahead_of_time.hpp"
 #include "cuda/codegen.hpp"
 #include "cuda/direct_launch.hpp"
 #include "cuda/heuristics/march_tiles.hpp"
 #include "cuda/heuristics/warpgroup_tiles.hpp"
 #include "cuda/layer_view.hpp"
 #include "cuda/runtime/nvrtc.hpp"
+#include "cuda/runtime/targets.hpp"
 #include "support/needs_nvrtc.hpp"
 
 namespace tconv::cuda {
@@ -249,6 +251,30 @@ TEST_F(CompileHopper, March) {
       ++compiled;
     }
   EXPECT_GE(compiled, 10);
+}
+
+/// Strides of which a layer has more types than constant memory has room for: all that the engine asks for
+/// compiles.
+TEST_F(CompileHopper, MoreTypesThanTablesHold) {
+  struct Strided {
+    int dims;
+    Extents stride, input;
+  };
+  for (const Strided& strided :
+       {Strided{2, {255, 1}, {3, 40}}, {3, {16, 15, 1}, {2, 2, 32}}, {3, {12, 16, 1}, {2, 2, 32}}})
+    for (const DType dtype : {DType::f32, DType::f16})
+      for (const char* const architecture : {"sm_80", "sm_90a"}) {
+        Layer layer;
+        layer.dims = strided.dims, layer.in_channels = layer.out_channels = 64, layer.dtype = dtype;
+        layer.kernel = layer.stride = strided.stride;
+        if (strided.dims == 2) layer.kernel[2] = layer.stride[2] = 1;
+        const auto kernels = kernels_of(layer, 1, strided.input, absent_device(architecture));
+        // What serves dense tensors comes first.
+        const auto forward = std::ranges::find(kernels, "forward", &KernelRequest::entry);
+        ASSERT_NE(forward, kernels.end());
+        EXPECT_NO_THROW(nvrtc_compile(forward->source, architecture))
+            << format_extents(strided.dims, strided.stride) << " on " << architecture;
+      }
 }
 
 /// Tiles whose x is copied as it lies: of each kind of boxes the best one.

@@ -30,6 +30,15 @@ std::vector<std::vector<int>> shifts_by_phase(const Geometry& g, int dim) {
   return shifts;
 }
 
+/// Whether the tables of a kernel (codegen.cpp), a few words for each type, step and line, are no more than
+/// constant memory holds. Strides of 16 and more along two dimensions have so many types.
+bool tables_fit(const RowPlan& plan) {
+  constexpr std::size_t most_bytes = 60 * 1024;  // of 64 KB: the compiler keeps constants of its own there
+  std::size_t bytes = 0;
+  for (const BlockType& type : plan.types) bytes += 16 + 16 * type.steps.size() + 4 * type.lines.size();
+  return bytes <= most_bytes;
+}
+
 struct PhasePair {
   int d, h;
 };
@@ -166,13 +175,6 @@ std::vector<Step> steps_of(const RowPlan& plan, const BlockType& type, const Shi
 
 }  // namespace
 
-void RowPlan::take_all_steps() {
-  const std::uint32_t all = row_tiles == 32 ? ~0u : (1u << row_tiles) - 1;
-  for (BlockType& type : types)
-    for (Step& step : type.steps) step.mask = all;
-  masked = false;
-}
-
 int64_t RowPlan::weight_base(int type, const Geometry& geometry, int channels_per_word, int parts) const {
   const int64_t channels = int64_t(8) * channels_per_word;
   const int64_t octets = device::round_up(int((geometry.group_in + channels - 1) / channels), octet_group);
@@ -245,7 +247,7 @@ bool make_row_plan(const Geometry& g, int channels_per_word, int target_row_tile
   const std::uint32_t all = plan.row_tiles == 32 ? ~0u : (1u << plan.row_tiles) - 1;
   for (const BlockType& type : plan.types)
     for (const Step& step : type.steps) plan.masked = plan.masked || step.mask != all;
-  return true;
+  return tables_fit(plan);
 }
 
 namespace {
@@ -399,7 +401,7 @@ bool make_wide_row_plan(const Geometry& g, int channels_per_word, int weight_par
     if (padded * 10 <= octets * 11 && group * most_steps * plan.rows() * 32 * weight_parts <= slab_bytes)
       plan.octet_group = group;
   }
-  return true;
+  return tables_fit(plan);
 }
 
 /// Products of the panel kernel for each input along the width.

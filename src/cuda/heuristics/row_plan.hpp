@@ -81,9 +81,6 @@ struct RowPlan {
   int march = 0;                         // slots of sums of the march kernel; 0: rows of another kernel
 
   int rows() const { return row_tiles * tile_rows; }
-  /// Row tiles skip no steps any more: the weights of those that are not for them are zeros.
-  void take_all_steps();
-
   /// Words of the packed weight in front of `type`, and in all; `parts` of them for each weight.
   std::int64_t weight_base(int type, const Geometry& geometry, int channels_per_word, int parts) const;
   std::int64_t weight_words(const Geometry& geometry, int channels_per_word, int parts) const {
@@ -92,7 +89,7 @@ struct RowPlan {
 };
 
 /// Blocks of about `row_tiles` tiles of 16 rows, as far as the layer's phases allow. False where it has too many
-/// phases for blocks of rows.
+/// phases for blocks of rows, or for the tables that a kernel has of them.
 bool make_row_plan(const Geometry& geometry, int channels_per_word, int row_tiles, RowPlan& plan);
 
 /// The plan beside one that has the lines of all phases along the height together: with blocks of one phase each,
