@@ -79,9 +79,10 @@ class CudaBinding final : public EngineBinding {
  private:
   struct Gemm {
     GemmConfig config;
-    std::shared_ptr<const Kernel> kernel, turn;
+    std::shared_ptr<const Kernel> kernel;
     const Packing* packing = nullptr;
-    Shape part;  // of the batch, as much as a launch takes
+    Shape part;                                     // of the batch, as much as a launch takes
+    std::shared_ptr<const Kernel> turn, turn_rest;  // the second for the images that are left at last
   };
   const Gemm& gemm_for(const Access& access) const;
   void run_gemm(const Operands& operands, const RunOptions& options) const;
@@ -173,14 +174,18 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   if (chosen.packing) {
     gemm->config = chosen.tile.config, gemm->packing = chosen.packing, gemm->part = part;
     std::vector<KernelRequest> requests{forward_request(gemm->config, chosen.packing->plan.rows)};
-    if (gemm->config.turned) {
-      const device::TurnParams turn =
-          device::turn_params(gemm->config, forward_params(chosen.packing->plan.view, gemm->config, part));
-      requests.push_back(turn_request(gemm->config, access, turn.item_slices));
-    }
+    const int64_t rest = part.batch > 0 ? shape_.batch % part.batch : 0;
+    if (gemm->config.turned)
+      for (const int64_t batch : {part.batch, rest > 0 ? rest : part.batch}) {
+        Shape images = part;
+        images.batch = batch;
+        const device::TurnParams turn =
+            device::turn_params(gemm->config, forward_params(chosen.packing->plan.view, gemm->config, images));
+        requests.push_back(turn_request(gemm->config, access, turn.item_slices));
+      }
     const auto kernels = get_kernels(requests, s.device);
     gemm->kernel = kernels.front();
-    if (gemm->config.turned) gemm->turn = kernels.back();
+    if (gemm->config.turned) gemm->turn = kernels[1], gemm->turn_rest = kernels[2];
   }
   gemms_.emplace_back(access, std::move(gemm));
   return *gemms_.back().second;
@@ -216,7 +221,8 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     if (c.turned) {
       device::TurnParams turn = device::turn_params(c, params);
       device::place_in_workspace(c, reinterpret_cast<unsigned char*>(workspace), params, turn);
-      gemm.turn->launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
+      const Kernel& kernel = part.batch == gemm.part.batch ? *gemm.turn : *gemm.turn_rest;
+      kernel.launch(device::launch_of(turn, s.device.multiprocessors), turn, options.stream);
     }
     if (launch_forward(*gemm.kernel, c, params, s.device, options.stream)) continue;
     notice("the driver refused to describe an input to the GPU's copy engine; a slower kernel serves");
@@ -262,7 +268,8 @@ void CudaBinding::run_generic(const Operands& o, const RunOptions& options) cons
 
 void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& options) const {
   if (pass != Pass::forward)
-    throw Unsupported(std::string(to_string(pass)) + " is not implemented on CUDA devices");
+    throw Unsupported(std::string(to_string(pass)) +
+                      " is not implemented on CUDA devices; a plan for the CPU has it");
   const State& s = *state_;
   const ContextScope context(s.device);
   // Kernels other than the generic one count inside an image with 32 bits.
