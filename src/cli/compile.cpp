@@ -111,8 +111,9 @@ int check(const std::vector<Job>& jobs) {
     fmt::print("all {} kernels are in {}\n", jobs.size(), cuda::cache_directory());
     return exit_ok;
   }
-  throw Failure(fmt::format("{} of {} kernels are not in {}: those of {}", missing, jobs.size(),
-                            cuda::cache_directory(), fmt::join(incomplete, ", ")));
+  throw Failure(
+      fmt::format("{} of {} kernels are not in {}: those of {}; without --check this command compiles them",
+                  missing, jobs.size(), cuda::cache_directory(), fmt::join(incomplete, ", ")));
 }
 
 int execute(const CompileFlags& flags) {

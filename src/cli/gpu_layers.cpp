@@ -19,14 +19,22 @@ void GpuLayers::add_to(Flags& add) {
   add.list("--dtype", dtypes_, "f32, f64, f16, bf16 (f32)", "TYPE[,TYPE]");
   add.list("--precision", precisions_, "Of f32: fp32, tf32 (both)", "NAME[,NAME]");
   add.list("--layout", layouts_, "channels_first, channels_last (channels_first)", "LAYOUT[,LAYOUT]");
-  add.integer("--batch", batch_, "Batch (the problem's, or 1)", "N", 1);
+  add.list("--batch", batches_, "Batches (the problem's, or 1)", "N[,N]");
 }
 
 std::vector<Problem> GpuLayers::problems(const char* command) const {
   std::vector<Problem> problems = choice_.problems(command);
-  for (Problem& problem : problems)
-    if (batch_ > 0) problem.batch = batch_;
-  return problems;
+  if (batches_.empty()) return problems;
+  std::vector<Problem> of_batches;
+  for (const Problem& problem : problems)
+    for (const std::string& text : batches_) {
+      const std::vector<std::int64_t> values = parse_list("--batch", text);
+      if (values.size() != 1 || values[0] < 1)
+        throw UsageError(fmt::format("--batch must be positive numbers, as in 1,8,16; got '{}'", text));
+      of_batches.push_back(problem);
+      of_batches.back().batch = values[0];
+    }
+  return of_batches;
 }
 
 std::vector<Layer> GpuLayers::variants(const Problem& problem) const {

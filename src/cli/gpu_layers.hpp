@@ -15,7 +15,7 @@ class GpuLayers {
   void add_to(Flags& add);
   void add_layer_to(Flags& add) { choice_.add_layer_to(add); }
 
-  /// At least one, with the batch that was asked for.
+  /// At least one; each with every batch that was asked for.
   std::vector<Problem> problems(const char* command) const;
   /// The layers of a problem in every type and layout.
   std::vector<Layer> variants(const Problem& problem) const;
@@ -24,7 +24,8 @@ class GpuLayers {
  private:
   ProblemChoice choice_;
   std::vector<std::string> architectures_, dtypes_{"f32"}, precisions_{"fp32", "tf32"}, layouts_{"channels_first"};
-  std::int64_t multiprocessors_ = 0, batch_ = 0;
+  std::vector<std::string> batches_;
+  std::int64_t multiprocessors_ = 0;
 };
 
 }  // namespace tconv::cli

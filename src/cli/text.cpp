@@ -103,7 +103,8 @@ std::vector<std::int64_t> parse_list(const char* flag, std::string_view text) {
 Extents parse_extents(const char* flag, std::string_view text, int dims) {
   const std::vector<std::int64_t> values = parse_list(flag, text);
   if (values.size() != 1 && values.size() != std::size_t(dims))
-    throw UsageError(fmt::format("{} must have 1 or {} values for a {}D layer, got '{}'", flag, dims, dims, text));
+    throw UsageError(fmt::format("{} must have {} for a {}D layer, got '{}'", flag,
+                                 dims == 1 ? "1 value" : fmt::format("1 or {} values", dims), dims, text));
   Extents extents{1, 1, 1};
   for (int d = 0; d < dims; ++d) extents[d] = values[values.size() == 1 ? 0 : std::size_t(d)];
   return extents;
@@ -114,7 +115,7 @@ DType parse_dtype(std::string_view text) {
     if (text == to_string(dtype)) return dtype;
   if (text == "tf32" || text == "fp32")
     throw UsageError(
-        fmt::format("--dtype must be f32, f64, f16 or bf16, got '{0}': say --dtype f32 --precision {0}", text));
+        fmt::format("--dtype must be f32, f64, f16 or bf16, got '{0}': {0} is a precision of f32", text));
   throw UsageError(fmt::format("--dtype must be f32, f64, f16 or bf16, got '{}'", text));
 }
 
