@@ -1,6 +1,8 @@
 // tconv compile: what it puts into the cache is what an engine without NVRTC finds there.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "support/needs_nvrtc.hpp"
 #include "tool.hpp"
 
@@ -24,6 +26,23 @@ TEST(CompileWithoutNvrtc, CheckNamesTheProblemsThatAreIncomplete) {
   const Outcome outcome = shell(without_nvrtc + " kb64 kb81 --arch sm_90a --check --cache " + (folder / "cache"));
   EXPECT_EQ(outcome.code, 1);
   EXPECT_NE(outcome.err.find("those of kb64, kb81"), std::string::npos) << outcome.err;
+}
+
+/// Each batch may want kernels of its own, and shares what others want.
+TEST(CompileWithoutNvrtc, TakesSeveralBatches) {
+  const Folder folder;
+  const auto kernels = [&](const std::string& batches) {
+    const Outcome outcome =
+        shell(without_nvrtc + " --size 64x64 --in 128 --out 64 --kernel 2 --stride 2 --arch sm_90a " +
+              "--dtype f16 --check --batch " + batches + " --cache " + (folder / "cache"));
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    const std::size_t of = outcome.err.find(" of ");  // "tconv: 7 of 7 kernels are not in …"
+    return of == std::string::npos ? 0 : std::stoi(outcome.err.substr(of + 4));
+  };
+  const int one = kernels("1"), eight = kernels("8"), both = kernels("1,8");
+  EXPECT_GT(both, std::max(one, eight));
+  EXPECT_LT(both, one + eight);
+  EXPECT_EQ(shell(without_nvrtc + layer + "--batch 0").code, 2);
 }
 
 TEST(CompileWithoutNvrtc, WithoutAnArchitectureAGpuIsNeeded) {

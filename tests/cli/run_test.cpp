@@ -176,7 +176,7 @@ TEST_F(Run, RefusesBadFilesAndSaysWhy) {
 TEST_F(Run, RefusesBadParameters) {
   refuses("stride must be positive, got 0", {"--stride", "0"});
   refuses("--stride must be a number", {"--stride", "two"}, 2);
-  refuses("--stride must have 1 or 1 values", {"--stride", "2,2"}, 2);
+  refuses("--stride must have 1 value", {"--stride", "2,2"}, 2);
   refuses("cannot be given together", {"--output-size", "4", "--output-padding", "0"}, 2);
   refuses("is not reachable", {"--output-size", "400"});
   refuses("--groups: must be at least 1, got 0", {"--groups", "0"}, 2);
