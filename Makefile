@@ -1,7 +1,7 @@
 # The two commands of the README, and the checks CI adds to them. Everything is built by CMake; this file
 # only makes a fresh machine ready and names the usual ways to call it.
 #
-#   make run      build, then verify and time the four mission layers on this machine
+#   make run      build, then verify and time four KernelBench layers on this machine
 #   make test     build, then run all tests, those of the PyTorch front end in a virtual environment
 #   make test-gpu  build, then run what takes a GPU to test; fails where there is none
 #   make exported  write the exported layers under kernelbench/ again

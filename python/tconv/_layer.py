@@ -19,13 +19,16 @@ Integers = int | Sequence[int]
 
 def _expanded(function: str, name: str, value: Integers, dims: int) -> list[int]:
     """``value`` once per dimension, or the refusal PyTorch has for it."""
-    values = list(value) if isinstance(value, (list, tuple, torch.Size)) else [value]
+    several = isinstance(value, (list, tuple, torch.Size))
+    values = list(value) if several else [value]
     for position, item in enumerate(values):
         # Symbolic integers of torch.compile stay symbolic: asking them for their index would fix them.
         if isinstance(item, (int, torch.SymInt)) and not isinstance(item, bool):
             continue
         if isinstance(item, bool) or not hasattr(item, "__index__"):
-            raise TypeError(f"{function}(): argument '{name}' must be tuple of ints, not {type(value).__name__}")
+            kind = type(item).__name__
+            found = f", but found element of type {kind} at pos {position}" if several else f", not {kind}"
+            raise TypeError(f"{function}(): argument '{name}' must be tuple of ints{found}")
         values[position] = index(item)
     if len(values) == 1:
         return values * dims

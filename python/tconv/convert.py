@@ -57,6 +57,8 @@ def revert(model: torch.nn.Module) -> Report:
 
 
 def _switch(model: torch.nn.Module, target_of: Callable[[type], type | None]) -> Report:
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     report = Report()
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule) and module.original_name in _TRANSPOSED_NAMES:

@@ -22,7 +22,7 @@ constexpr const char* footer = R"(
 Examples:
   tconv run --input x.npy --weight w.npy --stride 2 --padding 1 --output y.npy
   tconv bench kb64                 verify and time a known problem on this machine
-  tconv bench --mission            the four problems tconv is held against
+  tconv bench --mission            four KernelBench layers: 1D, dilated, strided, 2D
   tconv explain kb81               which taps feed which outputs, and what the layer must cost
   tconv tiles kb81 --arch sm_90a   which GPU kernel serves it, and at what price
   tconv compile --mission --arch sm_90a  kernels for a GPU, ahead of time

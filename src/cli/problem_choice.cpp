@@ -8,7 +8,7 @@ namespace tconv::cli {
 
 void ProblemChoice::add_to(Flags& add) {
   add.positionals("problem", names_, "Problems by name; 'tconv bench --list' shows them", "NAME");
-  add.toggle("--mission", mission_, "The four problems tconv is held against");
+  add.toggle("--mission", mission_, "The four KernelBench layers that `make run` times: kb64, 74, 79 and 81");
   add.toggle("--all", all_, "All problems");
   add.text("--file", file_, "Take problems from a file like bench/problems.json", "FILE");
 }

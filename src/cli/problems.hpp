@@ -14,7 +14,7 @@ namespace tconv::cli {
 struct Problem {
   std::string name;
   std::string about;
-  bool mission = false;  // one of the four the project is held against
+  bool mission = false;  // one of the four that `make run` times
   Layer layer;
   std::int64_t batch = 1;
   Extents input{1, 1, 1};

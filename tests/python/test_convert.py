@@ -280,3 +280,9 @@ def test_groups_of_another_integer_type():
     before = layer(x)
     tconv.convert(layer)
     torch.testing.assert_close(layer(x), before)
+
+
+def test_what_is_no_module_is_refused():
+    for switch in (tconv.convert, tconv.revert):
+        with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got int"):
+            switch(3)

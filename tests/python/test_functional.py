@@ -54,8 +54,13 @@ def test_what_is_no_integer_is_refused_though_its_equal_was_taken(wrong):
     tconv.conv_transpose1d(X, W, stride=(int(wrong[0]),))
     with pytest.raises(TypeError, match="stride"):
         F.conv_transpose1d(X, W, stride=wrong)
-    with pytest.raises(TypeError, match="argument 'stride' must be tuple of ints"):
+    kind = type(wrong[0]).__name__
+    with pytest.raises(
+        TypeError, match=f"'stride' must be tuple of ints, but found element of type {kind} at pos 0"
+    ):
         tconv.conv_transpose1d(X, W, stride=wrong)
+    with pytest.raises(TypeError, match=f"'stride' must be tuple of ints, not {kind}"):
+        tconv.conv_transpose1d(X, W, stride=wrong[0])
 
 
 def test_one_value_serves_all_dimensions():
