@@ -157,10 +157,12 @@ bool all_right(const BenchReport& report) {
 
 std::string table_of(const BenchReport& report, bool colour, bool unicode) {
   const char* dot = unicode ? " · " : ", ";
-  std::string text = fmt::format(
-      "tconv {}{}{}\n{}{}{}{}ceilings measured now: copy {:.1f} GB/s, multiply-add {:.0f} GFLOP/s\n\n",
-      report.system.version, dot, engine_line(report), to_string(report.dtype), dot, to_string(report.layout), dot,
-      report.ceilings.copy_bytes_per_second * 1e-9, report.ceilings.flops_per_second * 1e-9);
+  std::string text =
+      fmt::format("tconv {}{}{}\n{}{}{}{}ceilings measured now: copy {:.1f} GB/s, {} {:.0f} GFLOP/s\n\n",
+                  report.system.version, dot, engine_line(report), to_string(report.dtype), dot,
+                  to_string(report.layout), dot, report.ceilings.copy_bytes_per_second * 1e-9,
+                  size_of(report.dtype) == 2 ? "multiply-add in fp32" : "multiply-add",
+                  report.ceilings.flops_per_second * 1e-9);
 
   std::vector<Row> rows;
   for (const Measurement& m : report.measurements) rows.push_back(row_of(m, unicode));

@@ -155,13 +155,20 @@ std::string floor_text(const LayerFacts& facts, const std::optional<Ceilings>& m
   };
   if (machine) line("this machine's CPU", *machine);
   const H200Ceilings h200 = h200_ceilings();
-  if (facts.problem.layer.dtype == DType::f32) {
-    line("one H200, tf32", {h200.copy_bytes_per_second, h200.tf32_flops_per_second});
-    line("one H200, fp32", {h200.copy_bytes_per_second, h200.fp32_flops_per_second});
+  const auto on_h200 = [&](const char* label, const char* precision) {
+    line(label, {h200.copy_bytes_per_second, h200.flops_per_second.at(precision)});
+  };
+  const DType dtype = facts.problem.layer.dtype;
+  if (dtype == DType::f16) on_h200("one H200, fp16", "fp16");
+  if (dtype == DType::bf16) on_h200("one H200, bf16", "bf16");
+  if (dtype == DType::f64) on_h200("one H200, fp64", "fp64");
+  if (dtype == DType::f32) {
+    on_h200("one H200, tf32", "tf32");
+    on_h200("one H200, fp32 FFMA", "fp32");  // which split products on tensor cores go below
     if (const auto eager = facts.problem.pytorch_h200_ms.find("eager");
         eager != facts.problem.pytorch_h200_ms.end())
-      text += fmt::format("  {:<22}{} on it, at the batch this problem is defined with\n", "PyTorch's default",
-                          format_seconds(eager->second * 1e-3));
+      text += fmt::format("  {:<22}{} on it in eager mode, at the batch this problem is defined with\n",
+                          "PyTorch's default", format_seconds(eager->second * 1e-3));
   }
   return text;
 }

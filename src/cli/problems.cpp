@@ -196,9 +196,11 @@ Problem read_problem(const json& object, const std::string& source, std::size_t 
 
 H200Ceilings h200_ceilings() {
   const json ceilings = json::parse(embedded_problems).at("measured").at("ceilings");
-  return {.copy_bytes_per_second = ceilings.at("copy_TBs").get<double>() * 1e12,
-          .tf32_flops_per_second = ceilings.at("gemm_tf32").get<double>() * 1e12,
-          .fp32_flops_per_second = ceilings.at("gemm_fp32").get<double>() * 1e12};
+  H200Ceilings result{.copy_bytes_per_second = ceilings.at("copy_TBs").get<double>() * 1e12,
+                      .flops_per_second = {}};
+  for (const char* const precision : {"tf32", "fp32", "fp16", "bf16", "fp64"})
+    result.flops_per_second[precision] = ceilings.at(std::string("gemm_") + precision).get<double>() * 1e12;
+  return result;
 }
 
 std::vector<Problem> load_problems(const std::string& path) {

@@ -25,8 +25,7 @@ struct Problem {
 /// What was measured on the H200 on which PyTorch's times were taken.
 struct H200Ceilings {
   double copy_bytes_per_second = 0;
-  double tf32_flops_per_second = 0;
-  double fp32_flops_per_second = 0;
+  std::map<std::string, double> flops_per_second;  // of matrix products: "tf32", "fp32", "fp16", "bf16", "fp64"
 };
 
 /// The contents of bench/problems.json, built into the tool.

@@ -104,6 +104,14 @@ TEST(Explain, NamesWorkAndFloors) {
     EXPECT_NE(outcome.out.find(expected), std::string::npos) << expected << "\n" << outcome.out;
 }
 
+TEST(Explain, EveryTypeHasAFloor) {
+  for (const auto& [dtype, precision] :
+       {std::pair("f16", "fp16"), {"bf16", "bf16"}, {"f64", "fp64"}, {"f32", "tf32"}}) {
+    const Outcome outcome = tool({"explain", "kb81", "--no-measure", "--dtype", dtype});
+    EXPECT_NE(outcome.out.find(std::string("one H200, ") + precision), std::string::npos) << dtype << outcome.out;
+  }
+}
+
 TEST(Explain, EveryProblemsPictureIsWellFormed) {
   for (const Problem& problem : load_problems("")) {
     const std::string svg = explain_as_svg(LayerFacts(problem));
