@@ -352,8 +352,8 @@ __device__ inline Element to_element(Accumulator value) {
 
 }  // namespace tconv::device
 // ---- epilogue/vector_store.cuh
-// Stores of several outputs at once: pairs; and of staged runs, vectors of 16 bytes that are aligned in memory and in
-// the staging buffer, of which the first and the last of a run may reach beyond it.
+// Stores of several outputs at once: pairs and fours; and of staged runs, vectors of 16 bytes that are aligned in
+// memory and in the staging buffer, of which the first and the last of a run may reach beyond it.
 
 
 namespace tconv::device {
@@ -362,17 +362,18 @@ __device__ inline void store_pair(double* at, double a, double b) {
   *reinterpret_cast<double2*>(at) = make_double2(a, b);
 }
 __device__ inline void store_pair(float* at, float a, float b) { *reinterpret_cast<float2*>(at) = make_float2(a, b); }
+/// Two numbers of 16 bits as a word.
+template <class Half>
+__device__ u32 pair_of(float low, float high) {
+  return to_element<Half>(low).bits | u32(to_element<Half>(high).bits) << 16;
+}
 template <class Half>
 __device__ void store_pair(Half* at, float a, float b) {
-  *reinterpret_cast<u32*>(at) = to_element<Half>(a).bits | u32(to_element<Half>(b).bits) << 16;
+  *reinterpret_cast<u32*>(at) = pair_of<Half>(a, b);
 }
-
 template <class Half>
 __device__ void store_quad(Half* at, float a, float b, float c, float d) {
-  const auto pair = [](float low, float high) {
-    return to_element<Half>(low).bits | u32(to_element<Half>(high).bits) << 16;
-  };
-  *reinterpret_cast<uint2*>(at) = make_uint2(pair(a, b), pair(c, d));
+  *reinterpret_cast<uint2*>(at) = make_uint2(pair_of<Half>(a, b), pair_of<Half>(c, d));
 }
 
 /// Outputs between `at` and the vector boundary before it.
@@ -4560,27 +4561,27 @@ struct PanelStaging {
   /// Where rows are paired, in which words a lane stages its four outputs of two neighbouring columns. With a stride of
   /// two they follow one another: one store where the first is aligned for it, two, or a word between two elements.
   /// With others, they are two words apart, or four elements.
-  enum class Words { quads, pairs, middle, elements };
+  enum class Grouped { quads, pairs, middle, elements };
   static constexpr bool outputs_follow = C.stride.w == 2;
   /// What suits outputs, the first of which is so many behind a multiple of four.
-  static constexpr Words words_at(int place) {
-    return place % 2 == 0   ? outputs_follow && place % 4 == 0 ? Words::quads : Words::pairs
-           : outputs_follow ? Words::middle
-                            : Words::elements;
+  static constexpr Grouped grouped_at(int place) {
+    return place % 2 == 0   ? outputs_follow && place % 4 == 0 ? Grouped::quads : Grouped::pairs
+           : outputs_follow ? Grouped::middle
+                            : Grouped::elements;
   }
 
   /// Stages columns n and n + 1 of both of a lane's rows, all of which are outputs; `to` is where the first one goes.
-  template <Words words>
+  template <Grouped by>
   __device__ static void stage_paired(Element* to, const float (&sum)[columns / 2], int n, const RowOutput<C>& output) {
     const float a = output(sum[n * 4]), b = output(sum[n * 4 + 2]);      // a position's two phases,
     const float c = output(sum[n * 4 + 1]), d = output(sum[n * 4 + 3]);  // and those of the next position
-    if constexpr (words == Words::quads) {
+    if constexpr (by == Grouped::quads) {
       store_quad(to, a, b, c, d);
-    } else if constexpr (words == Words::pairs) {
+    } else if constexpr (by == Grouped::pairs) {
       store_pair(to, a, b), store_pair(to + C.stride.w, c, d);
     } else {
       to[0] = to_element<Element>(a);
-      if constexpr (words == Words::middle)
+      if constexpr (by == Grouped::middle)
         store_pair(to + 1, b, c);
       else
         to[1] = to_element<Element>(b), to[C.stride.w] = to_element<Element>(c);
@@ -4714,10 +4715,11 @@ struct PanelFlatStore {
     });
   }
 
-  /// Both rows of a lane, which are phases of one line.
+  /// Both rows of a lane, which are phases of one line. (It goes through the columns as stage() does, and apart from
+  /// it: with what is alike in one function, registers of tiles without pairs came out otherwise.)
   __device__ static void stage_paired(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
                                       int product) {
-    using Words = typename Staging::Words;
+    using Grouped = typename Staging::Grouped;
     constexpr int line_outputs = C.box.w * C.stride.w;
     static_assert(run_stride % 2 == 0 && line_outputs % 2 == 0, "whether places are even is one thing for all");
     constexpr bool quads = Staging::outputs_follow && (Lines::run_lines == 1 || line_outputs % 4 == 0);
@@ -4735,11 +4737,11 @@ struct PanelFlatStore {
       if (dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w) {
         const int place = row * run_stride + column * C.stride.w;
         if constexpr (panel_flat_skew(C) % 2 != 0)
-          Staging::template stage_paired<Staging::words_at(1)>(own_at + place, sum, n, output);
+          Staging::template stage_paired<Staging::grouped_at(1)>(own_at + place, sum, n, output);
         else if (quads && (panel_flat_skew(C) + place) % 4 == 0)
-          Staging::template stage_paired<Staging::words_at(0)>(own_at + place, sum, n, output);
+          Staging::template stage_paired<Staging::grouped_at(0)>(own_at + place, sum, n, output);
         else
-          Staging::template stage_paired<Words::pairs>(own_at + place, sum, n, output);
+          Staging::template stage_paired<Grouped::pairs>(own_at + place, sum, n, output);
         continue;
       }
 #pragma unroll
@@ -5128,30 +5130,29 @@ struct PanelRowStore {
   template <int Index>
   __device__ static void stage_paired_rows(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                            const RowOutput<C>& output, const Row<Index>& row) {
-    using Words = typename Staging::Words;
+    using Grouped = typename Staging::Grouped;
     // Of a lane's outputs in the first eight columns of the row, and so of all: behind a multiple of four.
     const int place = skew_of<4>(run.at) + row.place - Row<Index>::first_column * C.stride.w;
     const auto all = [&](int residue, int of) { return __all_sync(0xffffffff, (place & (of - 1)) == residue); };
     if (Staging::outputs_follow && all(0, 4))
-      stage_paired_as<Words::quads>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::quads>(staging, run, sum, output, row);
     else if (all(0, 2))
-      stage_paired_as<Words::pairs>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::pairs>(staging, run, sum, output, row);
     else if (Staging::outputs_follow && all(1, 2))
-      stage_paired_as<Words::middle>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::middle>(staging, run, sum, output, row);
     else
-      stage_paired_as<Words::elements>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::elements>(staging, run, sum, output, row);
   }
-  template <typename Staging::Words words, int Index>
+  template <typename Staging::Grouped by, int Index>
   __device__ static void stage_paired_as(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                          const RowOutput<C>& output, const Row<Index>& row) {
     // Those that the line does not have are not compiled either.
-    if constexpr (!Staging::outputs_follow && (words == Staging::Words::quads || words == Staging::Words::middle))
-      return;
+    if constexpr (!Staging::outputs_follow && (by == Staging::Grouped::quads || by == Staging::Grouped::middle)) return;
     const int phase = Lines::slot_of_lane(0);
     Element* const at = staged_at(staging, run) + row.place + phase;
     each_eight(row, [&](int n, int column, bool whole) {
       Element* const to = at + column * C.stride.w;
-      if (whole) return Staging::template stage_paired<words>(to, sum, n, output);
+      if (whole) return Staging::template stage_paired<by>(to, sum, n, output);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int next = i / 2, second = i % 2;
@@ -6573,7 +6574,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb74_4b50d2c972aa_sm{architecture}",
+        name=f"tconv_kb74_6d6f7cea8287_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

@@ -121,10 +121,11 @@ struct PanelFlatStore {
     });
   }
 
-  /// Both rows of a lane, which are phases of one line.
+  /// Both rows of a lane, which are phases of one line. (It goes through the columns as stage() does, and apart from
+  /// it: with what is alike in one function, registers of tiles without pairs came out otherwise.)
   __device__ static void stage_paired(Element* staging, const float (&sum)[columns / 2], const RowOutput<C>& output,
                                       int product) {
-    using Words = typename Staging::Words;
+    using Grouped = typename Staging::Grouped;
     constexpr int line_outputs = C.box.w * C.stride.w;
     static_assert(run_stride % 2 == 0 && line_outputs % 2 == 0, "whether places are even is one thing for all");
     constexpr bool quads = Staging::outputs_follow && (Lines::run_lines == 1 || line_outputs % 4 == 0);
@@ -142,11 +143,11 @@ struct PanelFlatStore {
       if (dense ? first + 8 <= rows * pitch : column + 8 <= C.box.w) {
         const int place = row * run_stride + column * C.stride.w;
         if constexpr (panel_flat_skew(C) % 2 != 0)
-          Staging::template stage_paired<Staging::words_at(1)>(own_at + place, sum, n, output);
+          Staging::template stage_paired<Staging::grouped_at(1)>(own_at + place, sum, n, output);
         else if (quads && (panel_flat_skew(C) + place) % 4 == 0)
-          Staging::template stage_paired<Staging::words_at(0)>(own_at + place, sum, n, output);
+          Staging::template stage_paired<Staging::grouped_at(0)>(own_at + place, sum, n, output);
         else
-          Staging::template stage_paired<Words::pairs>(own_at + place, sum, n, output);
+          Staging::template stage_paired<Grouped::pairs>(own_at + place, sum, n, output);
         continue;
       }
 #pragma unroll

@@ -168,30 +168,29 @@ struct PanelRowStore {
   template <int Index>
   __device__ static void stage_paired_rows(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                            const RowOutput<C>& output, const Row<Index>& row) {
-    using Words = typename Staging::Words;
+    using Grouped = typename Staging::Grouped;
     // Of a lane's outputs in the first eight columns of the row, and so of all: behind a multiple of four.
     const int place = skew_of<4>(run.at) + row.place - Row<Index>::first_column * C.stride.w;
     const auto all = [&](int residue, int of) { return __all_sync(0xffffffff, (place & (of - 1)) == residue); };
     if (Staging::outputs_follow && all(0, 4))
-      stage_paired_as<Words::quads>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::quads>(staging, run, sum, output, row);
     else if (all(0, 2))
-      stage_paired_as<Words::pairs>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::pairs>(staging, run, sum, output, row);
     else if (Staging::outputs_follow && all(1, 2))
-      stage_paired_as<Words::middle>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::middle>(staging, run, sum, output, row);
     else
-      stage_paired_as<Words::elements>(staging, run, sum, output, row);
+      stage_paired_as<Grouped::elements>(staging, run, sum, output, row);
   }
-  template <typename Staging::Words words, int Index>
+  template <typename Staging::Grouped by, int Index>
   __device__ static void stage_paired_as(Element* staging, const Run& run, const float (&sum)[columns / 2],
                                          const RowOutput<C>& output, const Row<Index>& row) {
     // Those that the line does not have are not compiled either.
-    if constexpr (!Staging::outputs_follow && (words == Staging::Words::quads || words == Staging::Words::middle))
-      return;
+    if constexpr (!Staging::outputs_follow && (by == Staging::Grouped::quads || by == Staging::Grouped::middle)) return;
     const int phase = Lines::slot_of_lane(0);
     Element* const at = staged_at(staging, run) + row.place + phase;
     each_eight(row, [&](int n, int column, bool whole) {
       Element* const to = at + column * C.stride.w;
-      if (whole) return Staging::template stage_paired<words>(to, sum, n, output);
+      if (whole) return Staging::template stage_paired<by>(to, sum, n, output);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int next = i / 2, second = i % 2;

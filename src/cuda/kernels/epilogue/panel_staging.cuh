@@ -74,27 +74,27 @@ struct PanelStaging {
   /// Where rows are paired, in which words a lane stages its four outputs of two neighbouring columns. With a stride of
   /// two they follow one another: one store where the first is aligned for it, two, or a word between two elements.
   /// With others, they are two words apart, or four elements.
-  enum class Words { quads, pairs, middle, elements };
+  enum class Grouped { quads, pairs, middle, elements };
   static constexpr bool outputs_follow = C.stride.w == 2;
   /// What suits outputs, the first of which is so many behind a multiple of four.
-  static constexpr Words words_at(int place) {
-    return place % 2 == 0   ? outputs_follow && place % 4 == 0 ? Words::quads : Words::pairs
-           : outputs_follow ? Words::middle
-                            : Words::elements;
+  static constexpr Grouped grouped_at(int place) {
+    return place % 2 == 0   ? outputs_follow && place % 4 == 0 ? Grouped::quads : Grouped::pairs
+           : outputs_follow ? Grouped::middle
+                            : Grouped::elements;
   }
 
   /// Stages columns n and n + 1 of both of a lane's rows, all of which are outputs; `to` is where the first one goes.
-  template <Words words>
+  template <Grouped by>
   __device__ static void stage_paired(Element* to, const float (&sum)[columns / 2], int n, const RowOutput<C>& output) {
     const float a = output(sum[n * 4]), b = output(sum[n * 4 + 2]);      // a position's two phases,
     const float c = output(sum[n * 4 + 1]), d = output(sum[n * 4 + 3]);  // and those of the next position
-    if constexpr (words == Words::quads) {
+    if constexpr (by == Grouped::quads) {
       store_quad(to, a, b, c, d);
-    } else if constexpr (words == Words::pairs) {
+    } else if constexpr (by == Grouped::pairs) {
       store_pair(to, a, b), store_pair(to + C.stride.w, c, d);
     } else {
       to[0] = to_element<Element>(a);
-      if constexpr (words == Words::middle)
+      if constexpr (by == Grouped::middle)
         store_pair(to + 1, b, c);
       else
         to[1] = to_element<Element>(b), to[C.stride.w] = to_element<Element>(c);
