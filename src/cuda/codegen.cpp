@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include "cuda/int3.hpp"
 #include "cuda/kernels/sizes/tile.cuh"
 
 namespace tconv::cuda {
@@ -14,7 +15,7 @@ std::string text(const Int3& v) {
   return "{" + std::to_string(v.d) + ", " + std::to_string(v.h) + ", " + std::to_string(v.w) + "}";
 }
 std::string text(const Extents& v) {
-  return text(Int3{int(v[0]), int(v[1]), int(v[2])});
+  return text(int3(v));
 }
 std::string text(bool v) {
   return v ? "true" : "false";

@@ -31,15 +31,18 @@ std::optional<DirectConfig> channels_config(DirectConfig c, DType dtype, const D
     while (c.groups % c.channels != 0) c.channels /= 2;
   }
   const bool wide = dtype == DType::f64;
-  const int outs = c.channels * c.group_out, taps = c.kernel.h * c.kernel.w;
+  const int accumulator = wide ? 8 : 4, outs = c.channels * c.group_out, taps = c.kernel.h * c.kernel.w;
+  constexpr int most_shared = 48 * 1024, most_sums = 64;
+  // First of all, for what follows is counted with 32 bits.
+  if (device::volume(c.kernel) > most_shared / accumulator || int64_t(outs) * c.stride.w > most_sums) return {};
   c.x_vector = std::gcd(access.x_vector, c.channels * c.group_in);
   c.y_vector = std::gcd(access.y_vector, outs);
   // Registers for the outputs of one position.
-  const int unit = outs * c.stride.h * c.stride.w * (wide ? 2 : 1);
+  const int64_t unit = int64_t(outs) * c.stride.w * (wide ? 2 : 1) * c.stride.h;
   if (unit > 32 || taps > 16) {
     c.rows = 0, c.positions = std::clamp(16 / (outs * c.stride.w), 1, 4);
   } else if (c.kernel.h <= c.stride.h) {
-    c.positions = std::clamp(32 / unit, 1, 4);  // rows share no inputs
+    c.positions = std::clamp(32 / int(unit), 1, 4);  // rows share no inputs
   } else if (unit > 4) {
     c.positions = unit <= 16 ? 2 : 1;
   } else if (c.group_in > 1) {
@@ -53,12 +56,12 @@ std::optional<DirectConfig> channels_config(DirectConfig c, DType dtype, const D
     c.blocks_per_sm = 1;
   else if (c.rows == 1 && c.kernel.d == 1 && unit * c.positions <= 32)
     c.blocks_per_sm = 3;
-  const int window = device::reach_of(c.kernel.w, c.stride.w, c.dilation.w) + c.positions;
-  if (outs * c.stride.w * c.positions > 64 || c.kernel.w > 32 || window * c.channels * c.group_in > 64) return {};
+  const int64_t window = device::reach_of(c.kernel.w, c.stride.w, c.dilation.w) + c.positions;
+  if (outs * c.stride.w * c.positions > most_sums || c.kernel.w > 32 || window * c.channels * c.group_in > 64)
+    return {};
   c.slots = int(std::bit_ceil(unsigned(std::min(c.groups / c.channels, 32))));
-  const int accumulator = wide ? 8 : 4;
   while (c.slots > 4 && device::direct_shared_bytes(c, accumulator) > 40 * 1024) c.slots /= 2;
-  if (device::direct_shared_bytes(c, accumulator) > 48 * 1024) return {};
+  if (device::direct_shared_bytes(c, accumulator) > most_shared) return {};
   return c;
 }
 
@@ -66,7 +69,7 @@ std::optional<DirectConfig> channels_config(DirectConfig c, DType dtype, const D
 void block_rows(DirectConfig& c, bool wide) {
   const int line = c.positions * c.stride.w, taps = c.kernel.h * c.kernel.w, sums = wide ? 16 : 32;
   const bool single = c.x_vector == 1 && c.positions > 1;  // each load has an address and a condition of its own
-  const bool blocked = c.stride.h * line <= 2 * sums && taps <= (single ? 16 : 64);
+  const bool blocked = int64_t(c.stride.h) * line <= 2 * sums && taps <= (single ? 16 : 64);
   const int lines = blocked ? c.stride.h : 1;
   c.channels = std::clamp((single ? 16 : sums) / (lines * line), 1, c.group_out);
   c.rows = blocked ? 1 : 0;
@@ -86,7 +89,7 @@ void block_rows(DirectConfig& c, bool wide) {
 /// Lanes along positions, many channels (doubles): a weight serves four positions, an input several channels.
 void block_channels(DirectConfig& c) {
   const int line = c.positions * c.stride.w, taps = c.kernel.h * c.kernel.w;
-  const bool blocked = c.stride.h * line <= 32 && taps <= 64;
+  const bool blocked = int64_t(c.stride.h) * line <= 32 && taps <= 64;
   const int lines = blocked ? c.stride.h : 1;
   c.channels = std::clamp(16 / (lines * line), std::min(c.group_out, 2), std::min(c.group_out, 8));
   c.rows = blocked ? 1 : 0;
@@ -107,7 +110,7 @@ std::optional<DirectConfig> rows_config(DirectConfig c, DType dtype, const Direc
   if (c.staged) {
     c.y_vector = vector;
     c.positions = few ? vector : 2 * vector;
-    while (c.positions > 1 && c.positions * stride > 8 * vector) c.positions /= 2;
+    while (c.positions > 1 && int64_t(c.positions) * stride > 8 * vector) c.positions /= 2;
   } else {
     c.positions = c.y_vector / stride;
   }

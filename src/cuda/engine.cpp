@@ -7,6 +7,7 @@
 #include "cuda/codegen.hpp"
 #include "cuda/direct_launch.hpp"
 #include "cuda/int3.hpp"
+#include "cuda/kernel_limits.hpp"
 #include "cuda/kernel_name.hpp"
 #include "cuda/kernels/launch_rules.cuh"
 #include "cuda/memory_alignment.hpp"
@@ -91,6 +92,7 @@ class CudaBinding final : public EngineBinding {
 
   std::shared_ptr<const State> state_;
   Shape shape_;
+  Family family_;                 // of the layer, or the generic one where sizes are too large for that
   std::size_t turned_bytes_ = 0;  // that a run may use
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<Access, std::unique_ptr<Gemm>>> gemms_;
@@ -112,13 +114,15 @@ std::shared_ptr<const Kernel> direct_kernel(const State& s, const device::Direct
 }
 
 CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
-    : state_(std::move(state)), shape_(shape) {
+    : state_(std::move(state)),
+      shape_(shape),
+      family_(has_small_sizes(state_->geometry, shape) ? state_->family : Family::generic) {
   const State& s = *state_;
-  if (s.family == Family::generic) {
+  if (family_ == Family::generic) {
     generic_kernel(s);
     return;
   }
-  if (s.family == Family::direct) {
+  if (family_ == Family::direct) {
     const auto dense = [&](int64_t channels, const Extents& size) {
       return dense_view(nullptr, s.layer.dtype, shape.batch, channels, size, s.layer.layout);
     };
@@ -274,9 +278,9 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
   const ContextScope context(s.device);
   // Kernels other than the generic one count inside an image with 32 bits.
   const bool small = fits_image(*operands.input) && fits_image(*operands.output);
-  if (s.family == Family::gemm && small)
+  if (family_ == Family::gemm && small)
     run_gemm(operands, options);
-  else if (s.family == Family::direct && small)
+  else if (family_ == Family::direct && small)
     run_direct(operands, options);
   else
     run_generic(operands, options);
@@ -285,7 +289,7 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
 std::string CudaBinding::kernel_name(Pass pass) const {
   if (pass != Pass::forward) return "none";
   const State& s = *state_;
-  if (s.family != Family::gemm) return s.family == Family::direct ? "direct" : "generic";
+  if (family_ != Family::gemm) return family_ == Family::direct ? "direct" : "generic";
   const std::lock_guard lock(mutex_);
   if (gemms_.empty() || !gemms_.back().second->kernel)
     return cuda::kernel_name(s.packings.front().plan.kernels == Kernels::general ? "implicit" : "warpgroup",
@@ -306,6 +310,7 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, const DeviceProperties
     throw Unsupported("device cuda:" + std::to_string(device.index) + " (" + device.name +
                       ") has compute capability " + std::to_string(device.major) + "." +
                       std::to_string(device.minor) + "; tconv needs 8.0");
+  check_parameters(layer);
   return std::make_unique<CudaPlan>(std::make_shared<State>(layer, device));
 }
 
