@@ -92,6 +92,7 @@ TCONV_API tconv_status tconv_output_padding_for(const tconv_layer* layer, const 
 TCONV_API tconv_status tconv_plan_create(const tconv_layer* layer, int device_kind, int device_index,
                                          tconv_plan** plan);
 TCONV_API void tconv_plan_destroy(tconv_plan* plan);
+/* A packed weight begins at a multiple of 256 bytes on a GPU, of 8 on a CPU: cudaMalloc and malloc see to that. */
 TCONV_API tconv_status tconv_packed_weight_bytes(const tconv_plan* plan, int pass, size_t* bytes);
 TCONV_API tconv_status tconv_pack_weight(const tconv_plan* plan, int pass, const tconv_tensor* weight,
                                          void* packed, const tconv_run_options* options);

@@ -209,6 +209,13 @@ void check_apart(const char* output_name, const Footprint& output, const char* i
            ", got overlapping views");
 }
 
+void check_packed(const char* name, const void* packed, std::size_t alignment) {
+  const std::uintptr_t past = reinterpret_cast<std::uintptr_t>(packed) % alignment;
+  if (past == 0) return;
+  refuse(string(name) + " must begin at a multiple of " + to_string(alignment) + " bytes, got an address " +
+         to_string(past) + " bytes past one; pack into memory as its allocator returns it");
+}
+
 void check_workspace(Pass pass, std::size_t needed, const RunOptions& options) {
   const std::size_t given = options.workspace == nullptr ? 0 : options.workspace_bytes;
   if (given >= needed) return;

@@ -53,6 +53,9 @@ Checked<Tensor> check_output_vector(const char* name, DType dtype, std::int64_t 
 /// without sharing elements are fine.
 void check_apart(const char* output_name, const Footprint& output, const char* input_name, const Footprint& input);
 
+/// Refuses memory of a packed weight that does not begin at a multiple of `alignment` bytes.
+void check_packed(const char* name, const void* packed, std::size_t alignment);
+
 /// Refuses a workspace that does not have the bytes one worker needs.
 void check_workspace(Pass pass, std::size_t needed, const RunOptions& options);
 

@@ -92,8 +92,10 @@ void fill_zero(const Tensor& tensor, int dim = 0, int64_t offset = 0) {
   for (int64_t i = 0; i < tensor.sizes[dim]; ++i) fill_zero(tensor, dim + 1, offset + i * tensor.strides[dim]);
 }
 
-/// The last step of every run: workspace, executor, engine.
+/// The last step of every run: memory that is lent, executor, engine.
 void dispatch(const BindingState& b, Pass pass, const Operands& operands, const RunOptions& options) {
+  if (operands.weight != nullptr)
+    check_packed("packed_weight", options.packed_weight, b.plan->engine->packed_weight_alignment());
   check_workspace(pass, b.engine->workspace_bytes(pass, 1, options.packed_weight == nullptr), options);
   RunOptions run_options = options;
   if (run_options.executor == nullptr && b.plan->device.kind == DeviceKind::cpu)
@@ -176,6 +178,7 @@ void Plan::pack_weight(Pass pass, const ConstTensor& weight, void* packed, const
     throw InvalidArgument("packed must point to " + std::to_string(bytes) + " bytes, got a null pointer");
   const auto begin = reinterpret_cast<std::uintptr_t>(packed);
   check_apart("packed", {.begin = begin, .end = begin + bytes, .dense = true}, "weight", w.footprint);
+  check_packed("packed", packed, plan.engine->packed_weight_alignment());
   RunOptions run_options = options;
   if (run_options.executor == nullptr && plan.device.kind == DeviceKind::cpu)
     run_options.executor = &default_pool();

@@ -150,6 +150,8 @@ class CudaPlan final : public EnginePlan {
   std::size_t packed_weight_bytes(Pass pass) const override {
     return pass == Pass::forward ? state_->packings.bytes() : 0;
   }
+  /// As the packings in it are, whose vectors and bulk copies take 16 bytes.
+  std::size_t packed_weight_alignment() const override { return memory_alignment; }
   void pack_weight(Pass pass, const ConstTensor& weight, void* packed, const RunOptions& options) const override {
     if (packed_weight_bytes(pass) == 0) return;
     const ContextScope context(state_->device);

@@ -34,13 +34,15 @@ class EngineBinding {
   virtual std::string kernel_name(Pass pass) const = 0;
 };
 
-/// A layer planned for a device. Immutable.
+/// A layer planned for a device. Immutable. Is given packed weights that are aligned.
 class EnginePlan {
  public:
   virtual ~EnginePlan() = default;
   virtual const char* engine_name() const = 0;
   virtual std::unique_ptr<EngineBinding> bind(const Shape& shape) const = 0;
   virtual std::size_t packed_weight_bytes(Pass pass) const = 0;
+  /// What the address of a packed weight must be a multiple of: as the largest number in it asks for, or more.
+  virtual std::size_t packed_weight_alignment() const { return alignof(double); }
   virtual void pack_weight(Pass pass, const ConstTensor& weight, void* packed,
                            const RunOptions& options) const = 0;
 };

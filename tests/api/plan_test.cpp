@@ -186,6 +186,31 @@ TEST(PackedWeights, AreChecked) {
   }
 }
 
+TEST(PackedWeights, AreAligned) {
+  const tconv::Plan plan(small_case.layer);
+  Random random(1);
+  Buffer x(small_case.layer.dtype, input_sizes(small_case), Order::channels_first, random);
+  Buffer w(small_case.layer.dtype, weight_sizes(small_case), Order::channels_first, random);
+  Buffer y(small_case.layer.dtype, output_sizes(small_case), Order::channels_first, random);
+  const tconv::Binding run = plan.bind(small_case.batch, small_case.input);
+  std::vector<double> memory(plan.packed_weight_bytes(Pass::forward) / sizeof(double) + 2);
+  std::byte* const packed = reinterpret_cast<std::byte*>(memory.data());
+  Workspace workspace(run.workspace_bytes(Pass::forward));
+  const auto forward = [&](const void* packed_weight) {
+    run.forward(
+        x.tensor(), w.tensor(), nullptr, y.tensor(),
+        {.workspace = workspace.data(), .workspace_bytes = workspace.size(), .packed_weight = packed_weight});
+  };
+  for (const int past : {1, 4}) {
+    const std::string said = "an address " + std::to_string(past) + " bytes past one";
+    EXPECT_TRUE(refuses([&] { plan.pack_weight(Pass::forward, w.tensor(), packed + past); },
+                        {"packed must", "a multiple of 8 bytes", said.c_str(), "allocator"}));
+    EXPECT_TRUE(refuses([&] { forward(packed + past); }, {"packed_weight must", "a multiple of 8 bytes"}));
+  }
+  plan.pack_weight(Pass::forward, w.tensor(), packed);
+  EXPECT_NO_THROW(forward(packed));
+}
+
 /// Counts what it is asked to do.
 class CountingExecutor final : public tconv::Executor {
  public:

@@ -3,6 +3,7 @@
 
 #include "cuda/engine.hpp"
 #include "cuda/runtime/driver.hpp"
+#include "cuda/runtime/kernel.hpp"
 #include "cuda/runtime/targets.hpp"
 #include "tconv/tconv.hpp"
 
@@ -47,6 +48,14 @@ TEST(Trouble, AnOldGpuIsRefusedWithItsCapability) {
   old.name = "Some Old Card", old.major = 7, old.minor = 5, old.index = 3;
   const std::string message = message_of(ErrorCode::unsupported, [&] { make_plan(Layer{.kernel = {3}}, old); });
   for (const char* part : {"cuda:3", "Some Old Card", "7.5", "8.0"}) EXPECT_TRUE(has(message, part)) << message;
+}
+
+TEST(Trouble, PackedWeightsAreAlignedAsTheDriverAllocates) {
+  Layer layer{.in_channels = 64, .out_channels = 64, .kernel = {3}};
+  KernelRecord record;
+  DeviceProperties device = absent_device("sm_90a");
+  device.record = &record;
+  EXPECT_EQ(make_plan(layer, device)->packed_weight_alignment(), 256u);
 }
 
 /// A driver whose calls all fail.
