@@ -105,9 +105,9 @@ void dispatch(const BindingState& b, Pass pass, const Operands& operands, const 
     return;
   }
   const VerboseTimer timer;
-  b.engine->run(pass, operands, run_options);
+  const std::string kernel = b.engine->run_named(pass, operands, run_options);
   timer.print({.engine = b.plan->engine->engine_name(),
-               .kernel = b.engine->kernel_name(pass),
+               .kernel = kernel,
                .pass = pass,
                .layer = b.plan->layer,
                .batch = b.shape.batch,

@@ -1,4 +1,5 @@
-// TCONV_VERBOSE=1: one line per run on stderr, saying what ran, on what, and for how long.
+// TCONV_VERBOSE=1: one line per run on stderr, saying what ran, on what, and for how long; on a GPU, how long it
+// took to launch.
 #pragma once
 
 #include <chrono>

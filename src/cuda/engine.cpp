@@ -62,6 +62,17 @@ struct State {
   mutable std::vector<std::pair<device::DirectConfig, std::shared_ptr<const Kernel>>> direct;
 };
 
+/// What serves a call.
+struct Served {
+  Family family = Family::generic;
+  const GemmConfig* tile = nullptr;  // of gemm
+};
+
+std::string name_of(const Served& served) {
+  if (served.family == Family::gemm) return kernel_name(*served.tile);
+  return served.family == Family::direct ? "direct" : "generic";
+}
+
 class CudaBinding final : public EngineBinding {
  public:
   /// Compiles the kernel for dense, aligned tensors of the layer's layout; other views compile when they
@@ -74,8 +85,13 @@ class CudaBinding final : public EngineBinding {
     return bytes ? bytes + memory_alignment : 0;
   }
 
-  void run(Pass pass, const Operands& operands, const RunOptions& options) const override;
-  std::string kernel_name(Pass pass) const override;
+  void run(Pass pass, const Operands& operands, const RunOptions& options) const override {
+    serve(pass, operands, options);
+  }
+  std::string run_named(Pass pass, const Operands& operands, const RunOptions& options) const override {
+    return name_of(serve(pass, operands, options));
+  }
+  std::string kernel_name(Pass pass) const override { return pass == Pass::forward ? name_of(dense_) : "none"; }
 
  private:
   struct Gemm {
@@ -86,14 +102,16 @@ class CudaBinding final : public EngineBinding {
     std::shared_ptr<const Kernel> turn, turn_rest;  // the second for the images that are left at last
   };
   const Gemm& gemm_for(const Access& access) const;
-  void run_gemm(const Operands& operands, const RunOptions& options) const;
-  void run_direct(const Operands& operands, const RunOptions& options) const;
-  void run_generic(const Operands& operands, const RunOptions& options) const;
+  Served serve(Pass pass, const Operands& operands, const RunOptions& options) const;
+  Served run_gemm(const Operands& operands, const RunOptions& options) const;
+  Served run_direct(const Operands& operands, const RunOptions& options) const;
+  Served run_generic(const Operands& operands, const RunOptions& options) const;
 
   std::shared_ptr<const State> state_;
   Shape shape_;
   Family family_;                 // of the layer, or the generic one where sizes are too large for that
   std::size_t turned_bytes_ = 0;  // that a run may use
+  Served dense_;                  // of dense, aligned tensors
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<Access, std::unique_ptr<Gemm>>> gemms_;
 };
@@ -129,13 +147,14 @@ CudaBinding::CudaBinding(std::shared_ptr<const State> state, const Shape& shape)
     const Tensor x = dense(s.geometry.in_channels(), shape.input);
     const Tensor y = dense(s.geometry.out_channels(), shape.output);
     if (const auto config = direct_config(s.geometry, s.layer.dtype, direct_access(s.geometry, x, y)))
-      direct_kernel(s, *config);
+      direct_kernel(s, *config), dense_ = {Family::direct};
     else
       generic_kernel(s);
     return;
   }
   const Access access = dense_access(s.geometry, shape, s.layer.dtype, s.layer.layout);
   const Gemm& gemm = gemm_for(access);
+  dense_ = gemm.kernel ? Served{Family::gemm, &gemm.config} : Served{s.without_tiles()};
   if (gemm.turn) turned_bytes_ = turned_bytes(gemm.packing->plan.view, gemm.config, gemm.part);
 }
 
@@ -197,7 +216,7 @@ const CudaBinding::Gemm& CudaBinding::gemm_for(const Access& access) const {
   return *gemms_.back().second;
 }
 
-void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
+Served CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   const Gemm& gemm = gemm_for(access_of(s.geometry, *o.input, *o.output));
   if (!gemm.kernel) return s.without_tiles() == Family::direct ? run_direct(o, options) : run_generic(o, options);
@@ -234,9 +253,10 @@ void CudaBinding::run_gemm(const Operands& o, const RunOptions& options) const {
     notice("the driver refused to describe an input to the GPU's copy engine; a slower kernel serves");
     return run_generic(o, options);
   }
+  return {Family::gemm, &c};
 }
 
-void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {
+Served CudaBinding::run_direct(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   DirectAccess access = direct_access(s.geometry, *o.input, *o.output);
   access.dense_weight = is_dense(*o.weight);
@@ -249,9 +269,10 @@ void CudaBinding::run_direct(const Operands& o, const RunOptions& options) const
   params.xs = image_strides(*o.input), params.ys = image_strides(*o.output), params.ws = strides_of(*o.weight);
   direct_kernel(s, *config)
       ->launch(device::launch_of(*config, params, s.device.multiprocessors), params, options.stream);
+  return {Family::direct};
 }
 
-void CudaBinding::run_generic(const Operands& o, const RunOptions& options) const {
+Served CudaBinding::run_generic(const Operands& o, const RunOptions& options) const {
   const State& s = *state_;
   const Extents &in = shape_.input, &out = shape_.output;
   const device::GenericParams params{.x = o.input->data,
@@ -270,9 +291,10 @@ void CudaBinding::run_generic(const Operands& o, const RunOptions& options) cons
                                      .out_w = out[2]};
   generic_kernel(s)->launch(device::launch_of(params, s.geometry.out_channels(), s.device.multiprocessors), params,
                             options.stream);
+  return {Family::generic};
 }
 
-void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& options) const {
+Served CudaBinding::serve(Pass pass, const Operands& operands, const RunOptions& options) const {
   if (pass != Pass::forward)
     throw Unsupported(std::string(to_string(pass)) +
                       " is not implemented on CUDA devices; a plan for the CPU has it");
@@ -280,23 +302,9 @@ void CudaBinding::run(Pass pass, const Operands& operands, const RunOptions& opt
   const ContextScope context(s.device);
   // Kernels other than the generic one count inside an image with 32 bits.
   const bool small = fits_image(*operands.input) && fits_image(*operands.output);
-  if (family_ == Family::gemm && small)
-    run_gemm(operands, options);
-  else if (family_ == Family::direct && small)
-    run_direct(operands, options);
-  else
-    run_generic(operands, options);
-}
-
-std::string CudaBinding::kernel_name(Pass pass) const {
-  if (pass != Pass::forward) return "none";
-  const State& s = *state_;
-  if (family_ != Family::gemm) return family_ == Family::direct ? "direct" : "generic";
-  const std::lock_guard lock(mutex_);
-  if (gemms_.empty() || !gemms_.back().second->kernel)
-    return cuda::kernel_name(s.packings.front().plan.kernels == Kernels::general ? "implicit" : "warpgroup",
-                             math_of(s.layer));
-  return cuda::kernel_name(gemms_.back().second->config);
+  if (family_ == Family::gemm && small) return run_gemm(operands, options);
+  if (family_ == Family::direct && small) return run_direct(operands, options);
+  return run_generic(operands, options);
 }
 
 }  // namespace

@@ -30,8 +30,14 @@ class EngineBinding {
   virtual std::size_t workspace_bytes(Pass pass, int workers, bool packs) const = 0;
   /// Asynchronous where the device is. Never called with an empty output.
   virtual void run(Pass pass, const Operands& operands, const RunOptions& options) const = 0;
-  /// The kernel that serves a pass, for TCONV_VERBOSE.
+  /// The kernel that serves a pass where tensors are dense and aligned.
   virtual std::string kernel_name(Pass pass) const = 0;
+  /// Runs, and names the kernel that served, for TCONV_VERBOSE. Where strides and alignment choose it, an engine
+  /// has an answer of its own.
+  virtual std::string run_named(Pass pass, const Operands& operands, const RunOptions& options) const {
+    run(pass, operands, options);
+    return kernel_name(pass);
+  }
 };
 
 /// A layer planned for a device. Immutable. Is given packed weights that are aligned.

@@ -160,15 +160,14 @@ std::string Emulation::check(const Case& c, std::mt19937& rng) {
   RunOptions options;
   options.workspace = workspace.data(), options.workspace_bytes = workspace_bytes;
   const auto run = [&] {
-    binding->run(
+    return binding->run_named(
         Pass::forward,
         {.input = &xc, .weight = &wc, .bias = layer.bias ? &bc : nullptr, .grad_output = nullptr, .output = &yt},
         options);
   };
   races::begin_layer(races::Doubts::forgotten);
-  run();
+  const std::string kernel = run();
   const races::Found found = races::found();
-  const std::string kernel = binding->kernel_name(Pass::forward);
   for (const std::string& race : found.races) ADD_FAILURE() << c.text << " [" << kernel << "]: " << race;
   std::string doubts;
   for (const std::string& doubt : found.doubts) doubts += "\n" + doubt;

@@ -68,6 +68,7 @@ LayerOnGpu::LayerOnGpu(const Layer& layer, const Shape& shape, const Variation& 
       variation_(variation),
       plan_(make_plan(layer, 0)),
       binding_(plan_->bind(shape)),
+      kernel_name_(binding_->kernel_name(Pass::forward)),
       x_(std::size_t(input_count(geometry_, shape)) * size_of(layer.dtype)),
       w_(std::size_t(weight_count(geometry_)) * size_of(layer.dtype)),
       b_(std::size_t(geometry_.out_channels()) * size_of(layer.dtype)),
@@ -101,7 +102,7 @@ void LayerOnGpu::run() const {
   options.workspace = workspace_.get(), options.workspace_bytes = workspace_.bytes();
   const Operands operands{
       .input = &x, .weight = &w, .bias = layer_.bias ? &b : nullptr, .grad_output = nullptr, .output = &yt_};
-  binding_->run(Pass::forward, operands, options);
+  kernel_name_ = binding_->run_named(Pass::forward, operands, options);
 }
 
 Verdict LayerOnGpu::check(const Tools& tools, const Expected& expected) const {
