@@ -92,6 +92,7 @@ class CudaBinding final : public EngineBinding {
     return name_of(serve(pass, operands, options));
   }
   std::string kernel_name(Pass pass) const override { return pass == Pass::forward ? name_of(dense_) : "none"; }
+  const Served& dense() const { return dense_; }
 
  private:
   struct Gemm {
@@ -307,6 +308,15 @@ Served CudaBinding::serve(Pass pass, const Operands& operands, const RunOptions&
   return run_generic(operands, options);
 }
 
+std::shared_ptr<const State> make_state(const Layer& layer, const DeviceProperties& device) {
+  if (device.major < 8)
+    throw Unsupported("device cuda:" + std::to_string(device.index) + " (" + device.name +
+                      ") has compute capability " + std::to_string(device.major) + "." +
+                      std::to_string(device.minor) + "; tconv needs 8.0");
+  check_parameters(layer);
+  return std::make_shared<State>(layer, device);
+}
+
 }  // namespace
 
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
@@ -316,12 +326,13 @@ std::unique_ptr<EnginePlan> make_plan(const Layer& layer, int index) {
 }
 
 std::unique_ptr<EnginePlan> make_plan(const Layer& layer, const DeviceProperties& device) {
-  if (device.major < 8)
-    throw Unsupported("device cuda:" + std::to_string(device.index) + " (" + device.name +
-                      ") has compute capability " + std::to_string(device.major) + "." +
-                      std::to_string(device.minor) + "; tconv needs 8.0");
-  check_parameters(layer);
-  return std::make_unique<CudaPlan>(std::make_shared<State>(layer, device));
+  return std::make_unique<CudaPlan>(make_state(layer, device));
+}
+
+DenseKernel dense_kernel(const Layer& layer, const Shape& shape, const DeviceProperties& properties) {
+  const CudaBinding binding(make_state(layer, properties), shape);
+  const Served& served = binding.dense();
+  return {name_of(served), served.tile != nullptr, served.tile && device::scales(served.tile->math)};
 }
 
 }  // namespace tconv::cuda

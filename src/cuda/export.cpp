@@ -90,9 +90,8 @@ Kernels kernels_for(const Layer& layer, int64_t batch, const Extents& input, con
   KernelRecord considered;
   DeviceProperties device = absent_device(architecture);
   device.record = &considered, device.exported = true;
-  // Weights are packed the way that serves the size exported best; the engine names the numbers it multiplies.
-  const auto best = make_plan(layer, device)->bind(shape_of(layer, batch, input));
-  device.scaled = best->kernel_name(Pass::forward).find("_half") != std::string::npos;
+  // Weights are packed the way that serves the size exported best.
+  device.scaled = dense_kernel(layer, shape_of(layer, batch, input), device).scaled;
   const std::size_t last = std::size_t(layer.dims) - 1;
   const auto add = [&](int64_t width, bool turns) {
     KernelRecord record;

@@ -17,9 +17,9 @@ PricedTiles priced_tiles(const Layer& layer, std::int64_t batch, const Extents& 
   DeviceProperties device = described;
   device.record = &record;
   const Shape shape = shape_of(layer, std::max<std::int64_t>(batch, 1), input);
-  PricedTiles result{
-      shape_class(layer, shape), make_plan(layer, device)->bind(shape)->kernel_name(Pass::forward), {}};
-  if (result.chosen.find("_gemm") == std::string::npos) return result;
+  const DenseKernel chosen = dense_kernel(layer, shape, device);
+  PricedTiles result{shape_class(layer, shape), chosen.name, {}};
+  if (!chosen.tiled) return result;
 
   const Geometry geometry = geometry_of(layer);
   const Access access = dense_access(geometry, shape, layer.dtype, layer.layout);

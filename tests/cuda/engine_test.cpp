@@ -86,5 +86,24 @@ TEST(KernelNames, WhereTapsReachTooFarForATileItIsTheGenericKernels) {
   EXPECT_EQ(bound.run(0), "generic");
 }
 
+TEST(DenseKernels, AreTiledAndScaledAsTheirNamesSay) {
+  KernelRecord record;
+  DeviceProperties device = absent_device("sm_90a");
+  device.record = &record;
+  const auto kernel = [&](Layer layer, DType dtype) {
+    layer.dtype = dtype, layer.precision = Precision::tf32;
+    return dense_kernel(layer, shape_of(layer, 4, {4096}), device);
+  };
+  const Layer dense{.in_channels = 512, .out_channels = 256, .kernel = {16}, .stride = {8}, .padding = {4}};
+  const DenseKernel half = kernel(dense, DType::f32), words = kernel(dense, DType::f16);
+  EXPECT_NE(half.name.find("_tf32_half_"), std::string::npos) << half.name;
+  EXPECT_TRUE(half.tiled && half.scaled);
+  EXPECT_NE(words.name.find("_f16_"), std::string::npos) << words.name;
+  EXPECT_TRUE(words.tiled && !words.scaled);
+  const DenseKernel depthwise = kernel({.in_channels = 8, .out_channels = 8, .groups = 8}, DType::f32);
+  EXPECT_EQ(depthwise.name, "direct");
+  EXPECT_FALSE(depthwise.tiled || depthwise.scaled);
+}
+
 }  // namespace
 }  // namespace tconv::cuda

@@ -10,6 +10,9 @@
 #include <regex>
 #include <set>
 
+#include "cuda/engine.hpp"
+#include "cuda/runtime/kernel.hpp"
+#include "cuda/runtime/targets.hpp"
 #include "tconv/tconv.h"
 
 namespace tconv {
@@ -78,6 +81,19 @@ TEST(Export, EveryAlignmentOfARowIsServed) {
     ASSERT_GE(found.size(), 2u);
     EXPECT_GE(found.front(), 2) << length;  // positions that the panel kernel loads together
     EXPECT_EQ(found.back(), 1) << length;
+  }
+}
+
+TEST(Export, NumbersAreMultipliedAsTheEngineDoes) {
+  cuda::DeviceProperties hopper = cuda::absent_device("sm_90a");
+  cuda::KernelRecord record;
+  hopper.record = &record;
+  for (const Precision precision : {Precision::fp32, Precision::tf32}) {
+    Layer layer = dense_1d();
+    layer.precision = precision;
+    ASSERT_TRUE(cuda::dense_kernel(layer, shape_of(layer, 8, {65536}), hopper).scaled);
+    const std::string text = export_layer(layer, 8, {65536});
+    EXPECT_GT(count(text, precision == Precision::fp32 ? ".math = Math::halves" : ".math = Math::half,"), 0u);
   }
 }
 
