@@ -8,6 +8,7 @@
 #include "cuda/runtime/device_sources.hpp"
 #include "cuda/runtime/notice.hpp"
 #include "cuda/runtime/nvrtc.hpp"
+#include "cuda/runtime/side_by_side.hpp"
 #include "tconv/tconv.hpp"
 
 namespace tconv::cuda {
@@ -64,6 +65,23 @@ Registry& registry() {
   static Registry* instance = new Registry;  // lives as long as the driver: no unloading at exit
   return *instance;
 }
+
+/// A kernel that others may wait for already: its promise is kept, come what may.
+struct Loading {
+  const KernelRequest& request;
+  std::string key;
+  std::promise<SharedKernel> promise;
+
+  void keep(const DeviceProperties& device) {
+    try {
+      promise.set_value(load(request, device));
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+      const std::lock_guard lock(registry().mutex);
+      registry().kernels.erase(key);  // a later try may succeed
+    }
+  }
+};
 
 }  // namespace
 
@@ -139,27 +157,20 @@ std::vector<SharedKernel> get_kernels(const std::vector<KernelRequest>& requests
     return kernels;
   }
   std::vector<std::shared_future<SharedKernel>> pending;
-  std::vector<std::future<void>> workers;
+  std::vector<Loading> mine;  // that nobody has asked for before
+  pending.reserve(requests.size()), mine.reserve(requests.size());
   for (const KernelRequest& request : requests) {
-    const std::string key = digest(request.source) + "/" + request.entry + "/" + std::to_string(device.index);
-    auto promise = std::make_shared<std::promise<SharedKernel>>();
-    {
-      const std::lock_guard lock(registry().mutex);
-      auto [at, inserted] = registry().kernels.try_emplace(key);
-      if (inserted) at->second = promise->get_future().share();
-      pending.push_back(at->second);
-      if (!inserted) continue;
-    }
-    workers.push_back(std::async(std::launch::async, [promise, request, key, &device] {
-      try {
-        promise->set_value(load(request, device));
-      } catch (...) {
-        promise->set_exception(std::current_exception());
-        const std::lock_guard lock(registry().mutex);
-        registry().kernels.erase(key);  // a later try may succeed
-      }
-    }));
+    Loading loading{
+        request, digest(request.source) + "/" + request.entry + "/" + std::to_string(device.index), {}};
+    std::shared_future<SharedKernel> future = loading.promise.get_future().share();
+    const std::lock_guard lock(registry().mutex);
+    const auto [at, inserted] = registry().kernels.try_emplace(loading.key, std::move(future));
+    pending.push_back(at->second);
+    if (inserted) mine.push_back(std::move(loading));
   }
+  // Each in a thread of its own, a single one as well: the calling thread may be capturing a graph, where the
+  // driver allows it less.
+  side_by_side(mine.size(), [&](std::size_t i) { mine[i].keep(device); });
   std::vector<SharedKernel> kernels;
   for (auto& future : pending) kernels.push_back(future.get());
   return kernels;
