@@ -14,9 +14,10 @@ file(WRITE ${OUTPUT}.new
 namespace tconv::cuda {
 
 const std::vector<DeviceSource>& ${FUNCTION}() {
-  static const std::vector<DeviceSource> sources = {
+  // Never destroyed: kernels may still be compiled while the process exits.
+  static const auto* const sources = new std::vector<DeviceSource>{
 ${entries}  };
-  return sources;
+  return *sources;
 }
 
 }  // namespace tconv::cuda

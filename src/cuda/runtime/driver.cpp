@@ -84,8 +84,9 @@ Found open_driver() {
 }
 
 const Found& found() {
-  static const Found result = open_driver();
-  return result;
+  // As everything static here never destroyed: other threads may still run kernels while the process exits.
+  static const Found* const result = new Found(open_driver());
+  return *result;
 }
 
 }  // namespace
@@ -121,7 +122,7 @@ int device_count() {
 
 const DeviceProperties& device_properties(int index) {
   static std::mutex mutex;
-  static std::vector<std::unique_ptr<DeviceProperties>> known;
+  static auto& known = *new std::vector<std::unique_ptr<DeviceProperties>>;
   const Driver& d = driver();
   const int count = device_count();
   if (index < 0 || index >= count)
@@ -166,7 +167,7 @@ ContextScope::ContextScope(const DeviceProperties& device) {
   }
   // Retained once per device and kept: other users of the primary context come and go.
   static std::mutex mutex;
-  static std::vector<CUcontext> primary;
+  static auto& primary = *new std::vector<CUcontext>;
   CUcontext context;
   {
     const std::lock_guard lock(mutex);

@@ -14,14 +14,14 @@
 namespace tconv::cuda {
 namespace {
 
-/// Everything the embedded sources say, once per process.
+/// Everything the embedded sources say, once per process. Never destroyed, as the registry below.
 const std::string& sources_digest() {
-  static const std::string value = [] {
+  static const std::string* const value = [] {
     std::string all;
     for (const DeviceSource& file : device_sources()) all += file.name, all += '\0', all += file.text, all += '\0';
-    return digest(all);
+    return new std::string(digest(all));
   }();
-  return value;
+  return *value;
 }
 
 using SharedKernel = std::shared_ptr<const Kernel>;

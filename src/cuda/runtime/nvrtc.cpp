@@ -154,8 +154,9 @@ void check_architecture(const Nvrtc& n, const std::string& architecture, const s
 }
 
 const Found& found() {
-  static const Found result = open_nvrtc();
-  return result;
+  // Never destroyed: other threads may still compile while the process exits.
+  static const Found* const result = new Found(open_nvrtc());
+  return *result;
 }
 
 }  // namespace
