@@ -18,6 +18,8 @@
 #include <system_error>
 #include <thread>
 
+#include "engine/environment.hpp"
+
 namespace tconv {
 namespace {
 
@@ -196,8 +198,8 @@ int usable_cpus() {
 }
 
 int threads_from_environment() {
-  const char* text = std::getenv("TCONV_NUM_THREADS");
-  if (text == nullptr || *text == '\0') return usable_cpus();
+  const char* text = setting("TCONV_NUM_THREADS");
+  if (text == nullptr) return usable_cpus();
   char* end = nullptr;
   errno = 0;
   const long threads = std::strtol(text, &end, 10);

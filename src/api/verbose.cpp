@@ -1,7 +1,8 @@
 #include "api/verbose.hpp"
 
 #include <cstdio>
-#include <cstdlib>
+
+#include "engine/environment.hpp"
 
 namespace tconv {
 namespace {
@@ -16,10 +17,7 @@ std::string joined(int dims, const Extents& extents) {
 }  // namespace
 
 bool verbose() noexcept {
-  static const bool asked = [] {
-    const char* value = std::getenv("TCONV_VERBOSE");
-    return value != nullptr && *value != '\0' && std::string(value) != "0";
-  }();
+  static const bool asked = is_on("TCONV_VERBOSE");
   return asked;
 }
 

@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/environment.hpp"
+#include "tconv/tconv.hpp"
+
 namespace tconv::cuda {
 namespace {
 
@@ -12,6 +15,8 @@ struct NamedPanels {
   PreferredPanels panels;
 };
 constexpr NamedPanels named_panels[] = {
+    {"1", {}},                                                            // any
+    {"2", {.members = 2}},                                                // panels that several warpgroups share
     {"turned", {.turned = true}},                                         // x that is turned before
     {"once", {.turned = true, .turned_once = true}},                      // and once for all boxes
     {"shifts", {.turned = true, .by_shift = true, .turned_once = true}},  // a panel for each shift of rows
@@ -28,27 +33,41 @@ constexpr NamedPanels named_panels[] = {
     {"loaders", {.loaders = 2}},           // two warpgroups that fill panels
 };
 
-PreferredPanels panels_named(const char* wanted) {
-  for (const NamedPanels& named : named_panels)
+PreferredPanels panels_named(std::string_view wanted) {
+  std::string names;
+  for (const NamedPanels& named : named_panels) {
     if (named.name == wanted) return named.panels;
-  return {.members = std::atoi(wanted)};
+    names.append(names.empty() ? "" : ", ").append(named.name);
+  }
+  throw InvalidArgument("TCONV_PREFER_PANELS must be one of " + names + ", got '" + std::string(wanted) + "'");
+}
+
+int inputs_named(std::string_view wanted) {
+  for (const int inputs : {1, 2, 4, 8})
+    if (std::to_string(inputs) == wanted) return inputs;
+  throw InvalidArgument("TCONV_X_PHASES must be 1, 2, 4 or 8, got '" + std::string(wanted) + "'");
 }
 
 }  // namespace
 
+std::vector<std::string> panel_preferences() {
+  std::vector<std::string> names;
+  for (const NamedPanels& named : named_panels) names.emplace_back(named.name);
+  return names;
+}
+
 Preferences preferences() {
-  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
   Preferences result;
-  result.no_warpgroups = is_set("TCONV_NO_WGMMA");
-  result.no_halves = is_set("TCONV_NO_HALVES");
-  result.halves = is_set("TCONV_PREFER_HALVES");
-  result.doubles = is_set("TCONV_PREFER_DOUBLES");
-  result.row_pairs = is_set("TCONV_PREFER_PAIRS");
-  result.no_march = is_set("TCONV_NO_MARCH");
-  result.march = is_set("TCONV_PREFER_MARCH");
-  if (const char* const inputs = std::getenv("TCONV_X_PHASES")) result.inputs = std::max(1, std::atoi(inputs));
-  if (const char* const bytes = std::getenv("TCONV_MOST_TURNED_BYTES")) result.turned_bytes = std::atoi(bytes);
-  if (const char* const panels = std::getenv("TCONV_PREFER_PANELS")) result.panels = panels_named(panels);
+  result.no_warpgroups = is_on("TCONV_NO_WGMMA");
+  result.no_halves = is_on("TCONV_NO_HALVES");
+  result.halves = is_on("TCONV_PREFER_HALVES");
+  result.doubles = is_on("TCONV_PREFER_DOUBLES");
+  result.row_pairs = is_on("TCONV_PREFER_PAIRS");
+  result.no_march = is_on("TCONV_NO_MARCH");
+  result.march = is_on("TCONV_PREFER_MARCH");
+  if (is_on("TCONV_X_PHASES")) result.inputs = inputs_named(setting("TCONV_X_PHASES"));
+  if (const char* const bytes = setting("TCONV_MOST_TURNED_BYTES")) result.turned_bytes = std::atoi(bytes);
+  if (is_on("TCONV_PREFER_PANELS")) result.panels = panels_named(setting("TCONV_PREFER_PANELS"));
   return result;
 }
 

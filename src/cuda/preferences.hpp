@@ -9,13 +9,15 @@
 //   TCONV_X_PHASES=1       a position is one input for every layer of the Hopper kernels; =2, =4 or =8: as many
 //   TCONV_PREFER_MARCH=1   the march kernel serves wherever it can; TCONV_NO_MARCH=1: nowhere
 //   TCONV_PREFER_PANELS=1  the panel kernel serves wherever it can, whatever it costs
-//   TCONV_PREFER_PANELS=2  and tiles come first whose panels so many warpgroups share
-//   TCONV_PREFER_PANELS=…  and tiles of a kind, by its name (preferences.cpp)
+//   TCONV_PREFER_PANELS=…  and tiles of a kind come first, by its name (preferences.cpp)
+//
+// Empty or 0 is off, as for every such variable; a value that means nothing is refused.
 //
 // Plans heed what is set when they are made, and bindings when they meet a new view of their tensors.
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "cuda/heuristics/gemm_tiles.hpp"
@@ -38,7 +40,10 @@ struct Preferences {
   std::optional<PreferredPanels> panels;
 };
 
-/// As the environment is now.
+/// The values of TCONV_PREFER_PANELS.
+std::vector<std::string> panel_preferences();
+
+/// As the environment is now. Throws InvalidArgument for a value that means nothing.
 Preferences preferences();
 
 /// Whether a tile is, but for its members.

@@ -4,10 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string>
-
 #include "cuda/runtime/nvrtc.hpp"
+#include "engine/environment.hpp"
 
 namespace tconv::test {
 
@@ -15,8 +13,7 @@ class NeedsNvrtc : public testing::Test {
  protected:
   void SetUp() override {
     if (!cuda::nvrtc_version().empty()) return;
-    const char* required = std::getenv("TCONV_REQUIRE_NVRTC");
-    if (required && std::string(required) == "1") FAIL() << cuda::why_no_nvrtc();
+    if (is_on("TCONV_REQUIRE_NVRTC")) FAIL() << cuda::why_no_nvrtc();
     GTEST_SKIP() << cuda::why_no_nvrtc();
   }
 };

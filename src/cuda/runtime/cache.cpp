@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "cuda/runtime/notice.hpp"
+#include "engine/environment.hpp"
 
 namespace tconv::cuda {
 namespace {
@@ -68,8 +69,8 @@ std::error_code write_new_file(const std::string& target, const std::string& tex
 
 std::string cache_directory() {
   if (const char* directory = std::getenv("TCONV_CACHE_DIR")) return directory;
-  if (const char* base = std::getenv("XDG_CACHE_HOME"); base && *base) return std::string(base) + "/tconv";
-  if (const char* home = std::getenv("HOME"); home && *home) return std::string(home) + "/.cache/tconv";
+  if (const char* base = setting("XDG_CACHE_HOME")) return std::string(base) + "/tconv";
+  if (const char* home = setting("HOME")) return std::string(home) + "/.cache/tconv";
   return "";
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cuda/runtime/device_sources.hpp"
+#include "engine/environment.hpp"
 #include "tconv/tconv.hpp"
 
 namespace tconv::cuda {
@@ -38,12 +39,6 @@ struct Found {
   std::string version;
   std::string missing;
 };
-
-/// A variable of the environment, or null where it is not set or empty.
-const char* setting(const char* name) {
-  const char* value = std::getenv(name);
-  return value && *value ? value : nullptr;
-}
 
 /// Directories that may hold libnvrtc, nearest first.
 std::vector<fs::path> candidate_directories() {

@@ -1,8 +1,7 @@
 // Random layers on emulated kernels. TCONV_EMULATED_LAYERS and TCONV_EMULATED_SEED ask for more, or others, and
 // what the environment prefers for one kind of kernel.
-#include <cstdlib>
-
 #include "emulated/check.hpp"
+#include "engine/environment.hpp"
 
 namespace tconv::cuda::emulated {
 namespace {
@@ -31,7 +30,7 @@ class RandomEmulation : public Emulation {
 TEST_F(RandomEmulation, RandomLayers) {
   std::mt19937 rng(unsigned(asked("TCONV_EMULATED_SEED", 1)));
   const int layers = asked("TCONV_EMULATED_LAYERS", 8);
-  const bool asked_for = std::getenv("TCONV_PREFER_PANELS") || std::getenv("TCONV_PREFER_MARCH");
+  const bool asked_for = is_on("TCONV_PREFER_PANELS") || is_on("TCONV_PREFER_MARCH");
   for (int i = 0; i < layers; ++i) {
     Case c = random_case(rng);
     if (i % 2) c.multiprocessors = 132;  // small layers share sums there

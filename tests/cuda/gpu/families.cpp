@@ -3,6 +3,7 @@
 #include <set>
 
 #include "cuda/engine.hpp"
+#include "engine/environment.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
 
@@ -96,7 +97,7 @@ int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
   if (!seen.layers.insert(c.name + " " + run.kernel_name()).second) return 0;
   ++seen.checked;
   // So that what a sanitizer reports has a name.
-  if (std::getenv("GPU_CHECK_NAMES")) std::printf("%s: %s\n", c.name.c_str(), run.kernel_name().c_str());
+  if (is_on("GPU_CHECK_NAMES")) std::printf("%s: %s\n", c.name.c_str(), run.kernel_name().c_str());
   std::fflush(stdout);
   const Expected expected(g, c.shape);
   run.randomize(tools, 1, expected);
