@@ -11,8 +11,10 @@
 //   run.forward(x, weight, &bias, y, {.workspace = workspace.data(), .workspace_bytes = workspace.size()});
 //
 // Tensors are views: a pointer, sizes and strides. A run allocates nothing, keeps nothing, and
-// checks every argument before it writes the first element. Errors are exceptions derived from
-// tconv::Error; the C ABI over the same functions is in tconv.h.
+// checks every argument before it writes the first element. (On a GPU the first run on views aligned
+// otherwise than bind() expects, dense ones, loads or compiles a kernel. Where that must not happen
+// later, run such views once before, or have `tconv compile` fill the cache.) Errors are exceptions
+// derived from tconv::Error; the C ABI over the same functions is in tconv.h.
 #pragma once
 
 #include <array>
