@@ -45,9 +45,10 @@ void add_flags(Flags& add, BenchFlags& flags) {
   add.text("--json", flags.json, "Write the results as JSON to a file, or to stdout with -", "FILE");
   flags.choice.add_layer_to(add);
   add.footer(R"(
-Every pass is verified before it is timed: all elements of a small version of the problem against the
-oracle, then single elements at full size against the definition, both in float64. A wrong result is not
-timed, and the exit code is 1. The pass 'backward' is the gradients of input and weight together.
+Layers run on the CPU; what a GPU takes is timed by bench/gpu/bench.py. Every pass is verified before it
+is timed: all elements of a small version of the problem against the oracle, then single elements at full
+size against the definition, both in float64. A wrong result is not timed, and the exit code is 1. The
+pass 'backward' is the gradients of input and weight together.
 
 The times are medians after a warm-up. 'floor' is the least time the pass can take on this machine: its
 bytes, each moved once, over the copy rate, or its FLOPs over the multiply-add rate, whichever is longer.
@@ -149,7 +150,7 @@ int execute(const BenchFlags& flags) {
 }  // namespace
 
 Command add_bench(CommandLine& line) {
-  return command_of(line, "bench", "Verify layers, then time them", add_flags, execute);
+  return command_of(line, "bench", "Verify layers on the CPU, then time them", add_flags, execute);
 }
 
 }  // namespace tconv::cli

@@ -41,8 +41,8 @@ void add_flags(Flags& add, RunFlags& flags) {
   add.integer("--threads", flags.threads, "Threads (0: TCONV_NUM_THREADS, or one per CPU)", "N", 0);
   add.toggle("-q,--quiet", flags.quiet, "Say nothing about the result");
   add.footer(R"(
-Computes y = ConvTranspose(x, w) + b on arrays saved with numpy.save. The weight's shape says how many
-dimensions the layer has. All arrays must hold the same type: float16, float32 or float64.
+Computes y = ConvTranspose(x, w) + b on the CPU, on arrays saved with numpy.save. The weight's shape says how
+many dimensions the layer has. All arrays must hold the same type: float16, float32 or float64.
 
 The output file appears whole or not at all: a run that fails leaves what was there before.
 
@@ -160,7 +160,7 @@ int execute(const RunFlags& flags) {
 }  // namespace
 
 Command add_run(CommandLine& line) {
-  return command_of(line, "run", "Compute a layer on arrays in .npy files", add_flags, execute);
+  return command_of(line, "run", "Compute a layer on the CPU, on arrays in .npy files", add_flags, execute);
 }
 
 }  // namespace tconv::cli
