@@ -4,8 +4,9 @@
  * returns a message that says what was wrong with which argument; it belongs to the calling thread
  * and lives until that thread's next failing call. No exception crosses this boundary.
  *
- * Structs are filled by the tconv_*_init functions with defaults, so that code written today keeps
- * its meaning when a field is added. */
+ * tconv_layer_init() fills a layer with defaults; of tconv_run_options and tconv_tensor zeros are the
+ * defaults. Code that begins with those keeps its meaning when it is compiled against a version that
+ * has more fields. */
 #ifndef TCONV_H
 #define TCONV_H
 
@@ -101,7 +102,11 @@ TCONV_API tconv_status tconv_pack_weight(const tconv_plan* plan, int pass, const
 TCONV_API tconv_status tconv_bind(const tconv_plan* plan, int64_t batch, const int64_t* input,
                                   tconv_binding** binding);
 TCONV_API void tconv_binding_destroy(tconv_binding* binding);
+/* `workers`: 0 for as many as the default pool has. A run that is given a packed weight needs no room to pack one:
+ * the second function says what it needs. */
 TCONV_API tconv_status tconv_workspace_bytes(const tconv_binding* binding, int pass, int workers, size_t* bytes);
+TCONV_API tconv_status tconv_workspace_bytes_packed(const tconv_binding* binding, int pass, int workers,
+                                                    size_t* bytes);
 
 /* `bias` may be null. `options` may be null where no workspace is needed. */
 TCONV_API tconv_status tconv_forward(const tconv_binding* binding, const tconv_tensor* x,

@@ -273,6 +273,13 @@ tconv_status tconv_workspace_bytes(const tconv_binding* binding, int pass, int w
   });
 }
 
+tconv_status tconv_workspace_bytes_packed(const tconv_binding* binding, int pass, int workers, size_t* bytes) {
+  return guarded([&] {
+    const Binding& b = required("binding", binding).binding;
+    required("bytes", bytes) = b.workspace_bytes(pass_of(pass), workers, /*packed_weight=*/true);
+  });
+}
+
 tconv_status tconv_forward(const tconv_binding* binding, const tconv_tensor* x, const tconv_tensor* weight,
                            const tconv_tensor* bias, const tconv_tensor* y, const tconv_run_options* options) {
   return guarded([&] {

@@ -119,6 +119,30 @@ TEST(CApi, NullHandles) {
   EXPECT_TRUE(refuses_argument(tconv_pack_weight(nullptr, 0, nullptr, nullptr, nullptr), {"plan", "null"}));
 }
 
+TEST(CApi, WorkspaceOfRunsThatAreGivenAPackedWeight) {
+  const tconv_layer layer = two_dimensional();
+  const int64_t input[2] = {5, 7};
+  const tconv::Binding same = tconv::Plan(cpp_layer(layer)).bind(2, {5, 7});
+  tconv_plan* plan = nullptr;
+  tconv_binding* binding = nullptr;
+  ASSERT_EQ(tconv_plan_create(&layer, TCONV_CPU, 0, &plan), TCONV_OK);
+  ASSERT_EQ(tconv_bind(plan, 2, input, &binding), TCONV_OK);
+  for (const int pass : {TCONV_FORWARD, TCONV_GRAD_INPUT, TCONV_GRAD_WEIGHT, TCONV_GRAD_BIAS})
+    for (const int workers : {0, 1, 3}) {
+      size_t packs = 0, packed = 0;
+      ASSERT_EQ(tconv_workspace_bytes(binding, pass, workers, &packs), TCONV_OK);
+      ASSERT_EQ(tconv_workspace_bytes_packed(binding, pass, workers, &packed), TCONV_OK);
+      EXPECT_EQ(packs, same.workspace_bytes(tconv::Pass(pass), workers, false));
+      EXPECT_EQ(packed, same.workspace_bytes(tconv::Pass(pass), workers, true));
+      EXPECT_EQ(packed < packs, pass == TCONV_FORWARD || pass == TCONV_GRAD_INPUT) << pass << " " << workers;
+    }
+  size_t bytes = 0;
+  EXPECT_TRUE(refuses_argument(tconv_workspace_bytes_packed(nullptr, 0, 1, &bytes), {"binding", "null"}));
+  EXPECT_TRUE(refuses_argument(tconv_workspace_bytes_packed(binding, 0, -1, &bytes), {"workers", "-1"}));
+  tconv_binding_destroy(binding);
+  tconv_plan_destroy(plan);
+}
+
 TEST(CApi, ErrorsBelongToTheirThread) {
   tconv_layer layer = two_dimensional();
   layer.groups = 0;
