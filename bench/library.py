@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
-import tconv
+from tconv.export import _Layer as Layer
+from tconv.export import _library
 
 FORWARD, GRAD_INPUT, GRAD_WEIGHT = range(3)
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
 int64 = ctypes.c_int64
-
-
-class Layer(ctypes.Structure):
-    _fields_ = [
-        ("dims", ctypes.c_int), ("in_channels", int64), ("out_channels", int64),
-        ("kernel", int64 * 3), ("stride", int64 * 3), ("padding", int64 * 3), ("output_padding", int64 * 3),
-        ("dilation", int64 * 3), ("groups", int64), ("bias", ctypes.c_int),
-        ("dtype", ctypes.c_int), ("precision", ctypes.c_int), ("layout", ctypes.c_int),
-    ]  # fmt: skip
 
 
 class View(ctypes.Structure):
@@ -43,9 +34,11 @@ class RunOptions(ctypes.Structure):
 
 
 def load() -> ctypes.CDLL:
-    """The library the front end uses: it lies beside it."""
-    library = ctypes.CDLL(str(next(Path(tconv.__file__).parent.glob("libtconv.so*"))))
-    library.tconv_last_error.restype = ctypes.c_char_p
+    """The library the front end uses."""
+    library = _library()
+    for struct, size in ((View, library.tconv_tensor_bytes), (RunOptions, library.tconv_run_options_bytes)):
+        size.restype = ctypes.c_size_t
+        assert size() == ctypes.sizeof(struct), f"{struct.__name__} is not what tconv.h says"
     return library
 
 

@@ -78,6 +78,11 @@ typedef struct tconv_run_options {
   void* stream;                   /* CUDA stream */
 } tconv_run_options;
 
+/* Bytes of the structs, for languages that declare them again: a library of another version may have others. */
+TCONV_API size_t tconv_layer_bytes(void);
+TCONV_API size_t tconv_tensor_bytes(void);
+TCONV_API size_t tconv_run_options_bytes(void);
+
 typedef struct tconv_plan tconv_plan;
 typedef struct tconv_binding tconv_binding;
 

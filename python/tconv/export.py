@@ -36,8 +36,12 @@ class _Layer(ctypes.Structure):
 
 
 def _library() -> ctypes.CDLL:
+    """libtconv, which lies beside this file."""
     library = ctypes.CDLL(str(next(Path(__file__).parent.glob("libtconv.so*"))))
     library.tconv_last_error.restype = ctypes.c_char_p
+    library.tconv_layer_bytes.restype = ctypes.c_size_t
+    if library.tconv_layer_bytes() != ctypes.sizeof(_Layer):
+        raise ImportError("libtconv is of another version than the Python package beside it; install tconv again")
     return library
 
 

@@ -189,6 +189,18 @@ const char* tconv_last_error(void) {
   return last_error;
 }
 
+size_t tconv_layer_bytes(void) {
+  return sizeof(tconv_layer);
+}
+
+size_t tconv_tensor_bytes(void) {
+  return sizeof(tconv_tensor);
+}
+
+size_t tconv_run_options_bytes(void) {
+  return sizeof(tconv_run_options);
+}
+
 void tconv_layer_init(tconv_layer* layer) {
   if (layer == nullptr) return;
   *layer = tconv_layer{};

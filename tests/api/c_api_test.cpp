@@ -154,6 +154,12 @@ TEST(CApi, ErrorsBelongToTheirThread) {
   EXPECT_NE(std::string(tconv_last_error()).find("groups"), std::string::npos) << "lives until the next failure";
 }
 
+TEST(CApi, BytesOfStructs) {
+  EXPECT_EQ(tconv_layer_bytes(), sizeof(tconv_layer));
+  EXPECT_EQ(tconv_tensor_bytes(), sizeof(tconv_tensor));
+  EXPECT_EQ(tconv_run_options_bytes(), sizeof(tconv_run_options));
+}
+
 TEST(CApi, Version) {
   EXPECT_EQ(tconv_version(), tconv::system_info().version);
 }
