@@ -15,8 +15,9 @@ namespace {
 constexpr const char* usage =
     "usage: gpu_check problems [NAME...]        every problem, precision and layout against float64\n"
     "       gpu_check sweep COUNT SEED [few]    random layers against the oracle; few: of few channels per group\n"
-    "       gpu_check families [PREFERENCE]     small layers that touch every kernel family: MARCH, turned, once, "
-    "..., none\n"
+    "       gpu_check families [PREFERENCE]     small layers that touch every kernel family\n"
+    "       gpu_check preferences [panels]      what families can be asked for; the values of "
+    "TCONV_PREFER_PANELS\n"
     "       gpu_check caching                   first use, cached use, many lengths\n"
     "       gpu_check tune MODE COUNT [last] [NAME... | file PATH | random LAYERS SEED]\n"
     "                                           times of the tiles the cost model likes best\n";
@@ -26,9 +27,11 @@ constexpr const char* usage =
 int main(int argc, char** argv) {
   using namespace tconv::cuda;
   try {
-    const ContextScope context(check::gpu());
     const std::vector<std::string> words(argv + 1, argv + argc);
     const std::string command = words.empty() ? "" : words[0];
+    if (command == "preferences" && (words.size() == 1 || (words.size() == 2 && words[1] == "panels")))
+      return check::print_preferences(words.size() == 2);
+    const ContextScope context(check::gpu());
     const auto rest = [&](std::size_t from) {
       return std::vector<std::string>(words.begin() + std::ptrdiff_t(from), words.end());
     };

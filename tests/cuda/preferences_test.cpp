@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <set>
 
 #include "support/expect_refusal.hpp"
 
@@ -70,6 +72,18 @@ TEST(Preferences, EveryKindOfPanelsHasAName) {
   }
   const Set set("TCONV_PREFER_PANELS", "2");
   EXPECT_EQ(preferences().panels->members, 2);
+}
+
+TEST(Preferences, ThePageNamesEveryKindOfPanels) {
+  std::ifstream page(TCONV_SOURCE_FOLDER "/../docs/cuda.md");
+  std::set<std::string> named;
+  for (std::string line; std::getline(page, line);) {
+    const std::string begin = "| `TCONV_PREFER_PANELS=";
+    if (line.starts_with(begin))
+      named.insert(line.substr(begin.size(), line.find('`', begin.size()) - begin.size()));
+  }
+  const std::vector<std::string> names = panel_preferences();
+  EXPECT_EQ(named, std::set<std::string>(names.begin(), names.end()));
 }
 
 }  // namespace

@@ -17,9 +17,11 @@ int sweep(int count, unsigned seed, bool few);
 
 /// Small layers that touch every kernel family, for tools that make kernels slow. Fails if a family is not
 /// touched.
-/// All of them, or those that a preference asks for: "MARCH", a value of TCONV_PREFER_PANELS,
-/// "PANELS=1", or "none".
+/// All of them, or those that a preference asks for: one of the words that the next function prints.
 int families(const std::string& only);
+
+/// The preferences that families() knows, or the values of TCONV_PREFER_PANELS alone. Needs no GPU.
+int print_preferences(bool panels);
 
 /// First use, cached use and the use of many lengths of layers, each against its limit. `self` is this program.
 int caching(const std::string& self);

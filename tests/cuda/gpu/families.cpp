@@ -1,8 +1,10 @@
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 #include "cuda/engine.hpp"
+#include "cuda/preferences.hpp"
 #include "engine/environment.hpp"
 #include "gpu/commands.hpp"
 #include "gpu/layer_on_gpu.hpp"
@@ -90,7 +92,7 @@ struct Seen {
   int checked = 0;
 };
 
-int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
+int check(const Tools& tools, const Case& c, const std::string& part, Seen& seen) {
   const Geometry g = geometry_of(c.layer);
   LayerOnGpu run(c.layer, c.shape, {.prepacked = false});
   if (run.kernel_name().find(part) == std::string::npos) return 0;
@@ -127,7 +129,52 @@ int check(const Tools& tools, const Case& c, const char* part, Seen& seen) {
   return 1;
 }
 
+struct Asked {
+  std::string word, variable, value,
+      part;  // of kernels' names that are meant: others are checked where nobody asks
+};
+
+/// The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels of every kind,
+/// which are the choice for layers larger than these; the march kernel; paired rows, of panels or of other
+/// kernels; and tensor cores for doubles.
+std::vector<Asked> all_asked() {
+  const std::map<std::string, std::string> parts = {{"turned", "_turned"},
+                                                    {"once", "_once"},
+                                                    {"shifts", "_shifts"},
+                                                    {"beside", "_beside"},
+                                                    {"mapped", "_mapped"},
+                                                    {"split", "_split"},
+                                                    {"clusters", "_cluster"},
+                                                    {"mapped_clusters", "_cluster"},
+                                                    {"turned_clusters", "_cluster"},
+                                                    {"turns", "_turns"},
+                                                    {"joined", "_rows"},
+                                                    {"runs", "_runs"},
+                                                    {"phases", "_phases"},
+                                                    {"loaders", "_l2"}};
+  std::vector<Asked> all = {{"TCONV_NO_WGMMA", "TCONV_NO_WGMMA", "1", ""}};
+  for (const std::string& value : panel_preferences()) {
+    const auto part = parts.find(value);
+    all.push_back({value == "1" ? "PANELS=1" : value, "TCONV_PREFER_PANELS", value,
+                   part == parts.end() ? "panel" : part->second});
+  }
+  all.push_back({"MARCH", "TCONV_PREFER_MARCH", "1", "march"});
+  all.push_back({"PAIRS", "TCONV_PREFER_PAIRS", "1", "_pairs"});
+  all.push_back({"DOUBLES", "TCONV_PREFER_DOUBLES", "1", "_f64"});
+  all.push_back({"none", "", "", ""});
+  return all;
+}
+
 }  // namespace
+
+int print_preferences(bool panels) {
+  const auto print = [](const std::string& word) { std::printf("%s\n", word.c_str()); };
+  if (panels)
+    for (const std::string& value : panel_preferences()) print(value);
+  else
+    for (const Asked& asked : all_asked()) print(asked.word);
+  return 0;
+}
 
 int families(const std::string& only) {
   const Tools tools;
@@ -139,49 +186,18 @@ int families(const std::string& only) {
                     whole_rows, mapped, once, shifts, beside, clusters, pairs});
   const std::vector<Case> all = cases();
   int failures = 0;
-  // The portable kernels first: on Hopper they would stand back behind those for wgmma. Then panels, which are
-  // the choice for layers larger than these; of one channel block, then of several, of turned x, of sums that
-  // tiles share, of two loading warpgroups, of runs of several rows, of mapped x, of x turned once for all boxes,
-  // of one shift, of rows of several images side by side, and of clusters; the march kernel; paired rows, of
-  // panels or of other kernels; and tensor cores for doubles. 32-bit numbers are halves where two blocks are asked
-  // for, and shared sums.
-  struct Asked {
-    const char *variable, *value, *part;  // of the kernels that are meant: others are checked where nobody asks
-  };
-  const Asked all_asked[] = {{"TCONV_NO_WGMMA", "1", ""},
-                             {"TCONV_PREFER_PANELS", "1", "panel"},
-                             {"TCONV_PREFER_PANELS", "2", "panel"},
-                             {"TCONV_PREFER_PANELS", "turned", "_turned"},
-                             {"TCONV_PREFER_PANELS", "split", "_split"},
-                             {"TCONV_PREFER_PANELS", "loaders", "_l2"},
-                             {"TCONV_PREFER_PANELS", "phases", "_phases"},
-                             {"TCONV_PREFER_PANELS", "runs", "_runs"},
-                             {"TCONV_PREFER_PANELS", "mapped", "_mapped"},
-                             {"TCONV_PREFER_PANELS", "once", "_once"},
-                             {"TCONV_PREFER_PANELS", "shifts", "_shifts"},
-                             {"TCONV_PREFER_PANELS", "beside", "_beside"},
-                             {"TCONV_PREFER_PANELS", "clusters", "_cluster"},
-                             {"TCONV_PREFER_PANELS", "turned_clusters", "_cluster"},
-                             {"TCONV_PREFER_PANELS", "mapped_clusters", "_cluster"},
-                             {"TCONV_PREFER_MARCH", "1", "march"},
-                             {"TCONV_PREFER_PAIRS", "1", "_pairs"},
-                             {"TCONV_PREFER_DOUBLES", "1", "_f64"},
-                             {"", "", ""}};
-  for (const auto& [variable, value, part] : all_asked) {
-    const std::string asked = variable, prefer = "TCONV_PREFER_";
-    if (!hopper && asked != "TCONV_NO_WGMMA" && asked != "TCONV_PREFER_DOUBLES") continue;
-    const std::string name = asked.empty()               ? "none"
-                             : asked.starts_with(prefer) ? asked.substr(prefer.size())
-                                                         : asked;
-    if (!only.empty() && only != value && only != name && only != name + "=" + value) continue;
+  // 32-bit numbers are halves where two blocks are asked for, and shared sums.
+  for (const Asked& asked : all_asked()) {
+    if (!hopper && asked.variable != "TCONV_NO_WGMMA" && asked.variable != "TCONV_PREFER_DOUBLES") continue;
+    if (!only.empty() && only != asked.word) continue;
     unsetenv("TCONV_NO_WGMMA"), unsetenv("TCONV_PREFER_PANELS"), unsetenv("TCONV_PREFER_HALVES");
     unsetenv("TCONV_PREFER_MARCH"), unsetenv("TCONV_PREFER_DOUBLES"), unsetenv("TCONV_PREFER_PAIRS");
-    if (!asked.empty()) setenv(variable, value, 1);
-    if (asked == "TCONV_PREFER_PAIRS") setenv("TCONV_PREFER_PANELS", "1", 1);
-    if (value == std::string("2") || value == std::string("split")) setenv("TCONV_PREFER_HALVES", "1", 1);
+    if (!asked.variable.empty()) setenv(asked.variable.c_str(), asked.value.c_str(), 1);
+    if (asked.variable == "TCONV_PREFER_PAIRS") setenv("TCONV_PREFER_PANELS", "1", 1);
+    if (asked.value == "2" || asked.value == "split") setenv("TCONV_PREFER_HALVES", "1", 1);
     in_parallel(int(all.size()),
                 [&](int i) { make_plan(all[std::size_t(i)].layer, gpu())->bind(all[std::size_t(i)].shape); });
-    for (const Case& c : all) failures += check(tools, c, part, seen);
+    for (const Case& c : all) failures += check(tools, c, asked.part, seen);
   }
   for (const std::string& name : seen.touched) {
     std::printf("touched %s\n", name.c_str());
