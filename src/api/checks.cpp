@@ -1,7 +1,6 @@
 #include "api/checks.hpp"
 
-#include <algorithm>
-#include <limits>
+#include <cstdlib>
 
 namespace tconv {
 namespace {
@@ -171,10 +170,6 @@ Checked<AnyTensor> check_vector(const char* name, DType dtype, int64_t channels,
 }
 
 }  // namespace
-
-bool Expected::empty() const {
-  return std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
-}
 
 Checked<ConstTensor> check_input(const Expected& expected, const ConstTensor& tensor) {
   return check_canonical(expected, tensor, false);

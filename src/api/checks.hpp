@@ -19,8 +19,6 @@ struct Expected {
   int dims;
   DType dtype;
   Sizes5 sizes;
-
-  bool empty() const;
 };
 
 /// The bytes a tensor reaches: its lowest one and one past its highest. `dense` if every element of that

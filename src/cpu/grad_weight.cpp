@@ -5,6 +5,7 @@
 #include "cpu/grad_weight_scratch.hpp"
 #include "cpu/kernels/dot_product.hpp"
 #include "cpu/machine.hpp"
+#include "layer/views.hpp"
 
 namespace tconv::cpu {
 
@@ -175,17 +176,6 @@ void GradWeightBinding::run_item(const ConstTensor& x, const ConstTensor& gy, co
   else
     sum_dot_products(x, gy, Channels{group, ins, outs}, tiles, s, partial);
 }
-
-namespace {
-
-bool is_dense(const Tensor& t) {
-  int64_t stride = 1;
-  for (int d = t.rank - 1; d >= 0; stride *= t.sizes[d--])
-    if (t.sizes[d] > 1 && t.strides[d] != stride) return false;
-  return true;
-}
-
-}  // namespace
 
 template <class Compute>
 void GradWeightBinding::run_in(const ConstTensor& x, const ConstTensor& gy, const Tensor& gw,

@@ -130,15 +130,6 @@ bool few_channels(const Geometry& g) {
   return g.group_in <= 8 && g.group_out <= 8 && g.group_in * g.group_out <= 16;
 }
 
-bool is_dense(const ConstTensor& weight) {
-  int64_t stride = 1;
-  for (std::size_t d = 5; d-- > 0;) {
-    if (weight.sizes[d] != 1 && weight.strides[d] != stride) return false;
-    stride *= weight.sizes[d];
-  }
-  return true;
-}
-
 DirectAccess direct_access(const Geometry& g, const ConstTensor& x, const ConstTensor& y) {
   DirectAccess a;
   a.channels_last = few_channels(g) && g.groups > 1 && (g.in_channels() == 1 || x.strides[1] == 1) &&

@@ -24,8 +24,6 @@ struct DirectAccess {
 
 /// The weight is dense unless the caller says otherwise.
 DirectAccess direct_access(const Geometry& geometry, const ConstTensor& x, const ConstTensor& y);
-/// In the order in, out, depth, height, width.
-bool is_dense(const ConstTensor& weight);
 
 /// Nothing where a direct kernel would need too many registers: very large strides and kernels.
 std::optional<device::DirectConfig> direct_config(const Geometry& geometry, DType dtype,

@@ -17,6 +17,7 @@
 #include "cuda/tensor_views.hpp"
 #include "cuda/tile_choice.hpp"
 #include "cuda/tile_kernels.hpp"
+#include "layer/views.hpp"
 
 namespace tconv::cuda {
 namespace {
