@@ -3,7 +3,7 @@
 # in .venv or in the Python it is made from; installs the CPU build of one exact version otherwise, since an
 # open requirement downloads gigabytes of CUDA libraries.
 #
-# Exits with 3 where no PyTorch can be had.
+# Says so and exits with 3 where no PyTorch can be had.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,10 @@ if ! has_torch; then
   # First from where pip is set up to look, then from where PyTorch keeps its CPU builds.
   pip install "torch==$torch" 2>/dev/null ||
     pip install "torch==$torch" --retries 1 --index-url https://download.pytorch.org/whl/cpu 2>/dev/null || true
-  has_torch || exit 3
+  has_torch || {
+    echo "there is no PyTorch here, and version $torch could not be installed" >&2
+    exit 3
+  }
 fi
 
 pip install numpy pytest ruff "scikit-build-core>=0.10"
