@@ -112,13 +112,10 @@ template <class Compute>
 GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) const {
   const auto& kernels = outer_product_kernels<Compute>();
   const int64_t slack = kernels.lanes;  // behind the last run, for dot products
-  const auto loaded = [&](int64_t channels) {
-    return blocks_.outer ? std::min<int64_t>(channels, std::max(kernels.lanes, kernels.rows)) : channels;
-  };
   Scratch<Compute> s{};
-  if (!loads_positions()) {
-    s.x_elements = loaded(most_in()) * channel_pitch_ + slack;
-    s.g_elements = loaded(most_out()) * planes() * channel_pitch_ + slack;
+  if (!blocks_.outer) {
+    s.x_elements = most_in() * channel_pitch_ + slack;
+    s.g_elements = most_out() * planes() * channel_pitch_ + slack;
   }
   s.x = arena.take<Compute>(s.x_elements);
   s.g = arena.take<Compute>(s.g_elements);

@@ -109,68 +109,22 @@ struct Cut {
 template <class Compute>
 void GradWeightBinding::load_outer(const ConstTensor& x, const ConstTensor& gy, const Channels& channels,
                                    const Box& box, const Scratch<Compute>& s) const {
-  const RowKernels<Compute>& row_kernel = row_kernels<Compute>();
-  const DType dtype = wide_ ? DType::f64 : DType::f32;
   const bool inputs = blocks_.inputs_in_vectors;
-  const Span vector_side = inputs ? channels.ins : channels.outs, row_side = inputs ? channels.outs : channels.ins;
-  const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
-  const Cut<Compute> cut(row_side.size(), vector_side.size());
-
-  if (loads_positions()) {
-    constexpr std::array<Extents, 1> one_plane{};
-    const auto load = [&](bool of_inputs, Span some, Compute* target, int64_t plane_pitch, int64_t pitch) {
-      if (of_inputs)
-        load_positions(x, Stepping{}, one_plane, x_tiling_, box, Fill::box_only,
-                       channels.group * mirror_->row_channels + some.begin, some.size(), target, plane_pitch,
-                       pitch);
-      else
-        load_positions(gy, mirror_->source, mirror_->planes, tiling_, box, Fill::widened,
-                       channels.group * mirror_->sum_channels + some.begin, some.size(), target, plane_pitch,
-                       pitch);
-    };
-    for (int64_t index = 0; index < cut.strips; ++index) {
-      const Span strip = cut.strip(index);
-      const Span some{vector_side.begin + strip.begin * lanes,
-                      std::min(vector_side.begin + strip.end * lanes, vector_side.end)};
-      load(inputs, some, s.vectors + strip.begin * lanes * positions, cut.vectors * lanes * positions,
-           strip.size() * lanes);
-    }
-    for (int64_t index = 0; index < cut.panels; ++index) {
-      const Span panel = cut.panel(index);
-      load(!inputs, Span{row_side.begin + panel.begin, row_side.begin + panel.end},
-           s.rows + panel.begin * positions, cut.rows * positions, panel.size());
-    }
-    return;
-  }
-
-  // A few channels at a time, so that what is transposed is still in the first-level cache.
-  const auto transpose = [&](bool of_inputs, Span some, const auto& target, int64_t pitch) {
-    const int64_t plane_pitch = some.size() * channel_pitch_;
-    if (of_inputs)
-      load_x(x, box, channels.group, some, s.x);
-    else
-      load_g(gy, box, channels.group, some, s.g, plane_pitch);
-    for (int64_t plane = 0; plane < (of_inputs ? 1 : planes()); ++plane)
-      row_kernel.load_transposed(dtype, of_inputs ? s.x : s.g + plane * plane_pitch, channel_pitch_, 1,
-                                 some.size(), positions, target(plane), pitch);
+  const int64_t ins = channels.ins.size(), outs = channels.outs.size();
+  const Cut<Compute> cut(inputs ? outs : ins, inputs ? ins : outs);
+  const auto blocks = [&](bool of_inputs) {
+    const bool vectors = of_inputs == inputs;
+    return ChannelBlocks<Compute>{
+        .first_channel = of_inputs ? channels.group * mirror_->row_channels + channels.ins.begin
+                                   : channels.group * mirror_->sum_channels + channels.outs.begin,
+        .channels = of_inputs ? ins : outs,
+        .unit = vectors ? cut.kernels.lanes : 1,
+        .blocks = vectors ? cut.strips : cut.panels,
+        .tile = vectors ? s.vectors : s.rows};
   };
-  for (int64_t index = 0; index < cut.strips; ++index) {
-    const Span strip = cut.strip(index);
-    for (int64_t vector = strip.begin; vector < strip.end; ++vector) {
-      const Span some{vector_side.begin + vector * lanes,
-                      std::min(vector_side.begin + (vector + 1) * lanes, vector_side.end)};
-      const auto target = [&](int64_t plane) {
-        return s.vectors + (plane * cut.vectors + strip.begin) * lanes * positions +
-               (vector - strip.begin) * lanes;
-      };
-      transpose(inputs, some, target, strip.size() * lanes);
-    }
-  }
-  for (int64_t index = 0; index < cut.panels; ++index) {
-    const Span panel = cut.panel(index);
-    const auto target = [&](int64_t plane) { return s.rows + (plane * cut.rows + panel.begin) * positions; };
-    transpose(!inputs, Span{row_side.begin + panel.begin, row_side.begin + panel.end}, target, panel.size());
-  }
+  constexpr std::array<Extents, 1> one_plane{};
+  load_positions(x, Stepping{}, one_plane, x_tiling_, box, Fill::box_only, blocks(true));
+  load_positions(gy, mirror_->source, mirror_->planes, tiling_, box, Fill::widened, blocks(false));
 }
 
 int64_t GradWeightBinding::list_steps(const Box& box, const TileTap& tap, int64_t channel_stride,
@@ -212,13 +166,13 @@ void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int6
       const TileTap& tap = taps_[t];
       product.tap_count = list_steps(box, tap, product.channel_stride, s.steps);
       if (product.tap_count == 0 && !first) continue;
-      const int64_t vector_plane = inputs ? 0 : tap.plane, row_plane = inputs ? tap.plane : 0;
-      product.source = s.vectors + (vector_plane * cut.vectors + strip.begin) * lanes * positions +
-                       (inputs ? 0 : tap.shift * product.channel_stride);
+      const int64_t place = tap.plane * positions + tap.shift;
+      product.source = s.vectors + strip.begin * lanes * (inputs ? 1 : planes()) * positions +
+                       (inputs ? 0 : place * product.channel_stride);
       for (int64_t p = 0; p < cut.panels; ++p) {
         const Span panel = cut.panel(p);
         product.weight =
-            s.rows + (row_plane * cut.rows + panel.begin) * positions + (inputs ? tap.shift * panel.size() : 0);
+            s.rows + panel.begin * (inputs ? planes() : 1) * positions + (inputs ? place * panel.size() : 0);
         product.sums = s.sums + (int64_t(t) * cut.rows + panel.begin) * s.vector_pitch + strip.begin * lanes;
         cut.kernels.kernel[panel.size()][strip.size()](product);
       }
@@ -236,10 +190,8 @@ void GradWeightBinding::sum_outer_products(const ConstTensor& x, const ConstTens
   std::array<int64_t, 4> last_extent = tiling_.extent;
   for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
     const Box box = tile_box(tiling_, tile);
-    // A smaller box leaves a rim: behind the samples of a position, where positions are one run.
-    const bool changed = box.extent != last_extent;
-    if (changed) std::fill_n(s.x, s.x_elements, Compute(0));
-    if (loads_positions() && tiling_.run_from < 3 && (changed || tile == tiles.begin)) {
+    // A smaller box leaves a rim, which is between its rows where several are one run.
+    if (tiling_.run_from < 3 && (tile == tiles.begin || box.extent != last_extent)) {
       std::fill_n(s.vectors, s.vector_elements, Compute(0));
       std::fill_n(s.rows, s.row_elements, Compute(0));
     }

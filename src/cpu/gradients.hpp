@@ -92,9 +92,6 @@ class GradWeightBinding {
   std::int64_t weights() const;
   std::int64_t most_in() const { return blocks_.most_in(mirror_->row_channels); }
   std::int64_t most_out() const { return blocks_.most_out(mirror_->sum_channels); }
-  /// Whether tiles of outer products are loaded with their channels side by side: with the batch innermost. Others
-  /// are loaded as rows and transposed.
-  bool loads_positions() const { return blocks_.outer && tiling_.dim[3] == batch_dim; }
   std::int64_t planes() const { return std::int64_t(mirror_->planes.size()); }
 
   const Convolution* mirror_;
@@ -115,12 +112,14 @@ class GradBiasBinding {
   void run(const ConstTensor& gy, const Tensor& gb, const RunOptions& options, int workers) const;
 
  private:
+  std::int64_t positions() const;    // of a sample
   std::int64_t buffer_size() const;  // of one worker, in doubles
 
   std::int64_t channels_;
   bool wide_;
   Shape shape_;
-  std::int64_t parts_;  // of a sample's rows
+  std::int64_t spans_;  // of samples
+  std::int64_t parts_;  // of a sample's positions
 };
 
 }  // namespace tconv::cpu
