@@ -1,7 +1,9 @@
 // The sums of grad-weight over a chunk of tiles, by dot products and by outer products.
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/grad_weight_scratch.hpp"
+#include "cpu/kernels/bf16_pairs.hpp"
 #include "cpu/kernels/dot_product.hpp"
 
 namespace tconv::cpu {
@@ -144,37 +146,75 @@ int64_t GradWeightBinding::list_steps(const Box& box, const TileTap& tap, int64_
   return count;
 }
 
-template <class Compute>
+void GradWeightBinding::join_positions(const Box& box, int64_t in_channels, int64_t out_channels,
+                                       const Scratch<float>& s) const {
+  const bool inputs = blocks_.inputs_in_vectors;
+  const Cut<float> cut(inputs ? out_channels : in_channels, inputs ? in_channels : out_channels);
+  const int64_t positions = tiling_.plane_elements, run = run_length(tiling_, box), runs = list_runs(box, s.runs);
+  const auto join = [](float* first, int64_t count, int64_t channels) {
+    const auto pairs = [](float* at) { return reinterpret_cast<BFloat16Pair*>(at); };
+    float* const last = first + (count - 1) * channels;
+    join_pairs(first, first + channels, (count - 1) * channels, pairs(first));
+    join_pairs(last, nullptr, channels, pairs(last));
+  };
+  const auto join_block = [&](bool of_inputs, float* block, int64_t channels) {
+    if (!of_inputs)
+      for (int64_t plane = 0; plane < planes(); ++plane)
+        join(block + plane * positions * channels, positions, channels);
+    else  // the last of an odd number of positions meets whatever gy has behind the run: it is with zero
+      for (int64_t i = 0; i < runs; ++i) join(block + s.runs[i] * channels, run, channels);
+  };
+  for (int64_t index = 0; index < cut.strips; ++index) {
+    const Span strip = cut.strip(index);
+    const int64_t lanes = cut.kernels.lanes;
+    join_block(inputs, s.vectors + strip.begin * lanes * (inputs ? 1 : planes()) * positions,
+               strip.size() * lanes);
+  }
+  for (int64_t index = 0; index < cut.panels; ++index) {
+    const Span panel = cut.panel(index);
+    join_block(!inputs, s.rows + panel.begin * (inputs ? planes() : 1) * positions, panel.size());
+  }
+}
+
+template <class Operand>
 void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int64_t out_channels, bool first,
-                                       const Scratch<Compute>& s) const {
+                                       const Scratch<SumOf<Operand>>& s) const {
+  using Compute = SumOf<Operand>;
+  constexpr int64_t at_once = OperandTraits<Operand>::channels;  // positions of an operand
   const bool inputs = blocks_.inputs_in_vectors;
   const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
   const Cut<Compute> cut(inputs ? out_channels : in_channels, inputs ? in_channels : out_channels);
   constexpr Compute zeros[OuterProductKernels<Compute>::max_rows] = {};
 
+  const auto& kernels = outer_product_kernels<Operand>();
+  const Operand* const vectors = reinterpret_cast<const Operand*>(s.vectors);
+  const Operand* const row_panels = reinterpret_cast<const Operand*>(s.rows);
+
   // Positions take the place of channels, and the runs of the tile the place of taps.
-  OuterProduct<Compute> product;
+  OuterProduct<Operand> product;
   product.row_pitch = s.vector_pitch;
-  product.channels = run_length(tiling_, box);
+  product.channels = ceil_div(run_length(tiling_, box), at_once);
+  product.weight_step = at_once;
   product.taps = s.steps;
   product.start = first ? zeros : nullptr;
   for (int64_t index = 0; index < cut.strips; ++index) {
     const Span strip = cut.strip(index);
-    product.channel_stride = strip.size() * lanes;
+    const int64_t pitch = strip.size() * lanes;
+    product.channel_stride = pitch * at_once;
     for (std::size_t t = 0; t < taps_.size(); ++t) {
       // The tap reads gy, on whichever side that is.
       const TileTap& tap = taps_[t];
-      product.tap_count = list_steps(box, tap, product.channel_stride, s.steps);
+      product.tap_count = list_steps(box, tap, pitch, s.steps);
       if (product.tap_count == 0 && !first) continue;
       const int64_t place = tap.plane * positions + tap.shift;
-      product.source = s.vectors + strip.begin * lanes * (inputs ? 1 : planes()) * positions +
-                       (inputs ? 0 : place * product.channel_stride);
+      product.source =
+          vectors + strip.begin * lanes * (inputs ? 1 : planes()) * positions + (inputs ? 0 : place * pitch);
       for (int64_t p = 0; p < cut.panels; ++p) {
         const Span panel = cut.panel(p);
         product.weight =
-            s.rows + panel.begin * (inputs ? planes() : 1) * positions + (inputs ? place * panel.size() : 0);
+            row_panels + panel.begin * (inputs ? planes() : 1) * positions + (inputs ? place * panel.size() : 0);
         product.sums = s.sums + (int64_t(t) * cut.rows + panel.begin) * s.vector_pitch + strip.begin * lanes;
-        cut.kernels.kernel[panel.size()][strip.size()](product);
+        kernels.kernel[panel.size()][strip.size()](product);
       }
     }
   }
@@ -190,14 +230,27 @@ void GradWeightBinding::sum_outer_products(const ConstTensor& x, const ConstTens
   std::array<int64_t, 4> last_extent = tiling_.extent;
   for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
     const Box box = tile_box(tiling_, tile);
-    // A smaller box leaves a rim, which is between its rows where several are one run.
-    if (tiling_.run_from < 3 && (tile == tiles.begin || box.extent != last_extent)) {
-      std::fill_n(s.vectors, s.vector_elements, Compute(0));
-      std::fill_n(s.rows, s.row_elements, Compute(0));
-    }
+    // What is between the rows of one run of x must be zero: a smaller box leaves a rim there, and pairs are left.
+    // What pairs find behind a run of gy must be a number.
+    const bool fresh = tile == tiles.begin || box.extent != last_extent;
+    const auto zero = [&](bool of_inputs) {
+      if (of_inputs == inputs)
+        std::fill_n(s.vectors, s.vector_elements, Compute(0));
+      else
+        std::fill_n(s.rows, s.row_elements, Compute(0));
+    };
+    if (tiling_.run_from < 3 && (fresh || pairs_)) zero(true);
+    if (fresh && (tiling_.run_from < 3 || pairs_)) zero(false);
     last_extent = box.extent;
     load_outer(x, gy, channels, box, s);
-    multiply_outer(box, ins, outs, tile == tiles.begin, s);
+    if constexpr (std::is_same_v<Compute, float>) {
+      if (pairs_) {
+        join_positions(box, ins, outs, s);
+        multiply_outer<BFloat16Pair>(box, ins, outs, tile == tiles.begin, s);
+        continue;
+      }
+    }
+    multiply_outer<Compute>(box, ins, outs, tile == tiles.begin, s);
   }
 
   // From [tap][row][channel] to [in][out][tap].

@@ -12,6 +12,7 @@
 #include "cpu/convolution.hpp"
 #include "cpu/grad_weight_blocks.hpp"
 #include "cpu/kernels/outer_product.hpp"
+#include "cpu/operand.hpp"
 #include "cpu/tile_io.hpp"
 #include "cpu/tiling.hpp"
 #include "cpu/workers.hpp"
@@ -28,6 +29,7 @@ class GradWeightBinding {
            int workers) const;
   const Tiling& tiling() const { return tiling_; }
   bool outer() const { return blocks_.outer; }
+  bool pairs() const { return pairs_; }
 
  private:
   template <class Compute>
@@ -82,9 +84,12 @@ class GradWeightBinding {
                   const Scratch<Compute>& scratch) const;
   /// The runs of a box in which a tap meets elements of gy, as the kernel takes them; returns how many.
   std::int64_t list_steps(const Box& box, const TileTap& tap, std::int64_t channel_stride, TapOffset* steps) const;
-  template <class Compute>
+  /// Has positions of a loaded tile take the place of pairs of bf16 numbers, each with the one behind it.
+  void join_positions(const Box& box, std::int64_t in_channels, std::int64_t out_channels,
+                      const Scratch<float>& scratch) const;
+  template <class Operand>
   void multiply_outer(const Box& box, std::int64_t in_channels, std::int64_t out_channels, bool first,
-                      const Scratch<Compute>& scratch) const;
+                      const Scratch<SumOf<Operand>>& scratch) const;
 
   /// Offsets of the runs of a box, the same in x and gy; returns how many.
   std::int64_t list_runs(const Box& box, std::int64_t* runs) const;
@@ -96,6 +101,7 @@ class GradWeightBinding {
 
   const Convolution* mirror_;
   bool wide_;
+  bool pairs_ = false;  // outer products of bf16 numbers take two positions at a time
   GradWeightBlocks blocks_;
   Tiling tiling_;
   Tiling x_tiling_;  // the same, but x is read where it is, not where the taps read gy
