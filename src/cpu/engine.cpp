@@ -92,7 +92,10 @@ class CpuBinding final : public EngineBinding {
       case Pass::grad_input:
         return products(state_->grad_input, grad_input_);
       case Pass::grad_weight:
-        return (grad_weight_.outer() ? "outer_product:" : "dot_product:") + tile(grad_weight_.tiling());
+        return (!grad_weight_.outer()  ? "dot_product:"
+                : grad_weight_.pairs() ? "outer_product_bf16:"
+                                       : "outer_product:") +
+               tile(grad_weight_.tiling());
       default:
         return "row_sum";
     }

@@ -48,6 +48,7 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   }
   multiply_adds_ = positions * double(weights());
   blocks_ = choose_blocks(mirror, wide_, positions);
+  pairs_ = blocks_.outer && operand_kind(dtype, 2) == OperandKind::bf16_pair;
   // Columns of dot products are seen through different taps, but go over the same positions.
   grid.skips_padding = blocks_.outer;
   for (int d = 0; d < 3 && blocks_.outer; ++d)
@@ -58,7 +59,7 @@ GradWeightBinding::GradWeightBinding(const Convolution& mirror, DType dtype, con
   costs.units = blocks_.positions;  // a run is one call, however long
   costs.multiply_adds = double(most_in() * most_out()) * double(taps.size());
   if (blocks_.outer) {
-    costs.multiply_adds /= double(costs.lanes);
+    costs.multiply_adds /= double(costs.lanes * (pairs_ ? 2 : 1));
     costs.column_unit = 1;
     costs.call_units = 3;  // all runs of a tile are one call, but each begins a loop
     // A sample's channels go to as many places as it has positions: a power of two apart, these would all be in
@@ -113,13 +114,10 @@ template <class Compute>
 GradWeightBinding::Scratch<Compute> GradWeightBinding::scratch(Arena& arena) const {
   const auto& kernels = outer_product_kernels<Compute>();
   const int64_t slack = kernels.lanes;  // behind the last run, for dot products
-  const auto loaded = [&](int64_t channels) {
-    return blocks_.outer ? std::min<int64_t>(channels, std::max(kernels.lanes, kernels.rows)) : channels;
-  };
   Scratch<Compute> s{};
-  if (!loads_positions()) {
-    s.x_elements = loaded(most_in()) * channel_pitch_ + slack;
-    s.g_elements = loaded(most_out()) * planes() * channel_pitch_ + slack;
+  if (!blocks_.outer) {
+    s.x_elements = most_in() * channel_pitch_ + slack;
+    s.g_elements = most_out() * planes() * channel_pitch_ + slack;
   }
   s.x = arena.take<Compute>(s.x_elements);
   s.g = arena.take<Compute>(s.g_elements);

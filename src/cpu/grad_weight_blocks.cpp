@@ -42,7 +42,8 @@ void block_outer(GradWeightBlocks& blocks, const Sizes& s, int64_t groups, doubl
   constexpr int64_t most_blocks = 16;    // of a side: binding a shape is to be cheap
   const double chunks = std::clamp(positions / double(cut.fewest_chunk_positions), 1.0, double(cut.wanted_items));
   // Blocks that threads share load what they have in common once each: a thread should have something to multiply.
-  constexpr double most_shares = 8, least_multiply_adds = 2e6;
+  const double most_shares = std::min(8, processors());
+  constexpr double least_multiply_adds = 2e6;
   const double multiply_adds = positions * double(groups) * double(s.in) * double(s.out) * double(s.taps);
   const double wanted = std::clamp(multiply_adds / least_multiply_adds, 1.0, most_shares);
 

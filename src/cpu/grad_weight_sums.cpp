@@ -1,7 +1,9 @@
 // The sums of grad-weight over a chunk of tiles, by dot products and by outer products.
 #include <algorithm>
+#include <type_traits>
 
 #include "cpu/grad_weight_scratch.hpp"
+#include "cpu/kernels/bf16_pairs.hpp"
 #include "cpu/kernels/dot_product.hpp"
 
 namespace tconv::cpu {
@@ -109,68 +111,22 @@ struct Cut {
 template <class Compute>
 void GradWeightBinding::load_outer(const ConstTensor& x, const ConstTensor& gy, const Channels& channels,
                                    const Box& box, const Scratch<Compute>& s) const {
-  const RowKernels<Compute>& row_kernel = row_kernels<Compute>();
-  const DType dtype = wide_ ? DType::f64 : DType::f32;
   const bool inputs = blocks_.inputs_in_vectors;
-  const Span vector_side = inputs ? channels.ins : channels.outs, row_side = inputs ? channels.outs : channels.ins;
-  const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
-  const Cut<Compute> cut(row_side.size(), vector_side.size());
-
-  if (loads_positions()) {
-    constexpr std::array<Extents, 1> one_plane{};
-    const auto load = [&](bool of_inputs, Span some, Compute* target, int64_t plane_pitch, int64_t pitch) {
-      if (of_inputs)
-        load_positions(x, Stepping{}, one_plane, x_tiling_, box, Fill::box_only,
-                       channels.group * mirror_->row_channels + some.begin, some.size(), target, plane_pitch,
-                       pitch);
-      else
-        load_positions(gy, mirror_->source, mirror_->planes, tiling_, box, Fill::widened,
-                       channels.group * mirror_->sum_channels + some.begin, some.size(), target, plane_pitch,
-                       pitch);
-    };
-    for (int64_t index = 0; index < cut.strips; ++index) {
-      const Span strip = cut.strip(index);
-      const Span some{vector_side.begin + strip.begin * lanes,
-                      std::min(vector_side.begin + strip.end * lanes, vector_side.end)};
-      load(inputs, some, s.vectors + strip.begin * lanes * positions, cut.vectors * lanes * positions,
-           strip.size() * lanes);
-    }
-    for (int64_t index = 0; index < cut.panels; ++index) {
-      const Span panel = cut.panel(index);
-      load(!inputs, Span{row_side.begin + panel.begin, row_side.begin + panel.end},
-           s.rows + panel.begin * positions, cut.rows * positions, panel.size());
-    }
-    return;
-  }
-
-  // A few channels at a time, so that what is transposed is still in the first-level cache.
-  const auto transpose = [&](bool of_inputs, Span some, const auto& target, int64_t pitch) {
-    const int64_t plane_pitch = some.size() * channel_pitch_;
-    if (of_inputs)
-      load_x(x, box, channels.group, some, s.x);
-    else
-      load_g(gy, box, channels.group, some, s.g, plane_pitch);
-    for (int64_t plane = 0; plane < (of_inputs ? 1 : planes()); ++plane)
-      row_kernel.load_transposed(dtype, of_inputs ? s.x : s.g + plane * plane_pitch, channel_pitch_, 1,
-                                 some.size(), positions, target(plane), pitch);
+  const int64_t ins = channels.ins.size(), outs = channels.outs.size();
+  const Cut<Compute> cut(inputs ? outs : ins, inputs ? ins : outs);
+  const auto blocks = [&](bool of_inputs) {
+    const bool vectors = of_inputs == inputs;
+    return ChannelBlocks<Compute>{
+        .first_channel = of_inputs ? channels.group * mirror_->row_channels + channels.ins.begin
+                                   : channels.group * mirror_->sum_channels + channels.outs.begin,
+        .channels = of_inputs ? ins : outs,
+        .unit = vectors ? cut.kernels.lanes : 1,
+        .blocks = vectors ? cut.strips : cut.panels,
+        .tile = vectors ? s.vectors : s.rows};
   };
-  for (int64_t index = 0; index < cut.strips; ++index) {
-    const Span strip = cut.strip(index);
-    for (int64_t vector = strip.begin; vector < strip.end; ++vector) {
-      const Span some{vector_side.begin + vector * lanes,
-                      std::min(vector_side.begin + (vector + 1) * lanes, vector_side.end)};
-      const auto target = [&](int64_t plane) {
-        return s.vectors + (plane * cut.vectors + strip.begin) * lanes * positions +
-               (vector - strip.begin) * lanes;
-      };
-      transpose(inputs, some, target, strip.size() * lanes);
-    }
-  }
-  for (int64_t index = 0; index < cut.panels; ++index) {
-    const Span panel = cut.panel(index);
-    const auto target = [&](int64_t plane) { return s.rows + (plane * cut.rows + panel.begin) * positions; };
-    transpose(!inputs, Span{row_side.begin + panel.begin, row_side.begin + panel.end}, target, panel.size());
-  }
+  constexpr std::array<Extents, 1> one_plane{};
+  load_positions(x, Stepping{}, one_plane, x_tiling_, box, Fill::box_only, blocks(true));
+  load_positions(gy, mirror_->source, mirror_->planes, tiling_, box, Fill::widened, blocks(false));
 }
 
 int64_t GradWeightBinding::list_steps(const Box& box, const TileTap& tap, int64_t channel_stride,
@@ -190,37 +146,75 @@ int64_t GradWeightBinding::list_steps(const Box& box, const TileTap& tap, int64_
   return count;
 }
 
-template <class Compute>
+void GradWeightBinding::join_positions(const Box& box, int64_t in_channels, int64_t out_channels,
+                                       const Scratch<float>& s) const {
+  const bool inputs = blocks_.inputs_in_vectors;
+  const Cut<float> cut(inputs ? out_channels : in_channels, inputs ? in_channels : out_channels);
+  const int64_t positions = tiling_.plane_elements, run = run_length(tiling_, box), runs = list_runs(box, s.runs);
+  const auto join = [](float* first, int64_t count, int64_t channels) {
+    const auto pairs = [](float* at) { return reinterpret_cast<BFloat16Pair*>(at); };
+    float* const last = first + (count - 1) * channels;
+    join_pairs(first, first + channels, (count - 1) * channels, pairs(first));
+    join_pairs(last, nullptr, channels, pairs(last));
+  };
+  const auto join_block = [&](bool of_inputs, float* block, int64_t channels) {
+    if (!of_inputs)
+      for (int64_t plane = 0; plane < planes(); ++plane)
+        join(block + plane * positions * channels, positions, channels);
+    else  // the last of an odd number of positions meets whatever gy has behind the run: it is with zero
+      for (int64_t i = 0; i < runs; ++i) join(block + s.runs[i] * channels, run, channels);
+  };
+  for (int64_t index = 0; index < cut.strips; ++index) {
+    const Span strip = cut.strip(index);
+    const int64_t lanes = cut.kernels.lanes;
+    join_block(inputs, s.vectors + strip.begin * lanes * (inputs ? 1 : planes()) * positions,
+               strip.size() * lanes);
+  }
+  for (int64_t index = 0; index < cut.panels; ++index) {
+    const Span panel = cut.panel(index);
+    join_block(!inputs, s.rows + panel.begin * (inputs ? planes() : 1) * positions, panel.size());
+  }
+}
+
+template <class Operand>
 void GradWeightBinding::multiply_outer(const Box& box, int64_t in_channels, int64_t out_channels, bool first,
-                                       const Scratch<Compute>& s) const {
+                                       const Scratch<SumOf<Operand>>& s) const {
+  using Compute = SumOf<Operand>;
+  constexpr int64_t at_once = OperandTraits<Operand>::channels;  // positions of an operand
   const bool inputs = blocks_.inputs_in_vectors;
   const int64_t positions = tiling_.plane_elements, lanes = outer_product_kernels<Compute>().lanes;
   const Cut<Compute> cut(inputs ? out_channels : in_channels, inputs ? in_channels : out_channels);
   constexpr Compute zeros[OuterProductKernels<Compute>::max_rows] = {};
 
+  const auto& kernels = outer_product_kernels<Operand>();
+  const Operand* const vectors = reinterpret_cast<const Operand*>(s.vectors);
+  const Operand* const row_panels = reinterpret_cast<const Operand*>(s.rows);
+
   // Positions take the place of channels, and the runs of the tile the place of taps.
-  OuterProduct<Compute> product;
+  OuterProduct<Operand> product;
   product.row_pitch = s.vector_pitch;
-  product.channels = run_length(tiling_, box);
+  product.channels = ceil_div(run_length(tiling_, box), at_once);
+  product.weight_step = at_once;
   product.taps = s.steps;
   product.start = first ? zeros : nullptr;
   for (int64_t index = 0; index < cut.strips; ++index) {
     const Span strip = cut.strip(index);
-    product.channel_stride = strip.size() * lanes;
+    const int64_t pitch = strip.size() * lanes;
+    product.channel_stride = pitch * at_once;
     for (std::size_t t = 0; t < taps_.size(); ++t) {
       // The tap reads gy, on whichever side that is.
       const TileTap& tap = taps_[t];
-      product.tap_count = list_steps(box, tap, product.channel_stride, s.steps);
+      product.tap_count = list_steps(box, tap, pitch, s.steps);
       if (product.tap_count == 0 && !first) continue;
-      const int64_t vector_plane = inputs ? 0 : tap.plane, row_plane = inputs ? tap.plane : 0;
-      product.source = s.vectors + (vector_plane * cut.vectors + strip.begin) * lanes * positions +
-                       (inputs ? 0 : tap.shift * product.channel_stride);
+      const int64_t place = tap.plane * positions + tap.shift;
+      product.source =
+          vectors + strip.begin * lanes * (inputs ? 1 : planes()) * positions + (inputs ? 0 : place * pitch);
       for (int64_t p = 0; p < cut.panels; ++p) {
         const Span panel = cut.panel(p);
         product.weight =
-            s.rows + (row_plane * cut.rows + panel.begin) * positions + (inputs ? tap.shift * panel.size() : 0);
+            row_panels + panel.begin * (inputs ? planes() : 1) * positions + (inputs ? place * panel.size() : 0);
         product.sums = s.sums + (int64_t(t) * cut.rows + panel.begin) * s.vector_pitch + strip.begin * lanes;
-        cut.kernels.kernel[panel.size()][strip.size()](product);
+        kernels.kernel[panel.size()][strip.size()](product);
       }
     }
   }
@@ -236,16 +230,27 @@ void GradWeightBinding::sum_outer_products(const ConstTensor& x, const ConstTens
   std::array<int64_t, 4> last_extent = tiling_.extent;
   for (int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
     const Box box = tile_box(tiling_, tile);
-    // A smaller box leaves a rim: behind the samples of a position, where positions are one run.
-    const bool changed = box.extent != last_extent;
-    if (changed) std::fill_n(s.x, s.x_elements, Compute(0));
-    if (loads_positions() && tiling_.run_from < 3 && (changed || tile == tiles.begin)) {
-      std::fill_n(s.vectors, s.vector_elements, Compute(0));
-      std::fill_n(s.rows, s.row_elements, Compute(0));
-    }
+    // What is between the rows of one run of x must be zero: a smaller box leaves a rim there, and pairs are left.
+    // What pairs find behind a run of gy must be a number.
+    const bool fresh = tile == tiles.begin || box.extent != last_extent;
+    const auto zero = [&](bool of_inputs) {
+      if (of_inputs == inputs)
+        std::fill_n(s.vectors, s.vector_elements, Compute(0));
+      else
+        std::fill_n(s.rows, s.row_elements, Compute(0));
+    };
+    if (tiling_.run_from < 3 && (fresh || pairs_)) zero(true);
+    if (fresh && (tiling_.run_from < 3 || pairs_)) zero(false);
     last_extent = box.extent;
     load_outer(x, gy, channels, box, s);
-    multiply_outer(box, ins, outs, tile == tiles.begin, s);
+    if constexpr (std::is_same_v<Compute, float>) {
+      if (pairs_) {
+        join_positions(box, ins, outs, s);
+        multiply_outer<BFloat16Pair>(box, ins, outs, tile == tiles.begin, s);
+        continue;
+      }
+    }
+    multiply_outer<Compute>(box, ins, outs, tile == tiles.begin, s);
   }
 
   // From [tap][row][channel] to [in][out][tap].

@@ -12,6 +12,7 @@
 #include "cpu/convolution.hpp"
 #include "cpu/grad_weight_blocks.hpp"
 #include "cpu/kernels/outer_product.hpp"
+#include "cpu/operand.hpp"
 #include "cpu/tile_io.hpp"
 #include "cpu/tiling.hpp"
 #include "cpu/workers.hpp"
@@ -28,6 +29,7 @@ class GradWeightBinding {
            int workers) const;
   const Tiling& tiling() const { return tiling_; }
   bool outer() const { return blocks_.outer; }
+  bool pairs() const { return pairs_; }
 
  private:
   template <class Compute>
@@ -82,9 +84,12 @@ class GradWeightBinding {
                   const Scratch<Compute>& scratch) const;
   /// The runs of a box in which a tap meets elements of gy, as the kernel takes them; returns how many.
   std::int64_t list_steps(const Box& box, const TileTap& tap, std::int64_t channel_stride, TapOffset* steps) const;
-  template <class Compute>
+  /// Has positions of a loaded tile take the place of pairs of bf16 numbers, each with the one behind it.
+  void join_positions(const Box& box, std::int64_t in_channels, std::int64_t out_channels,
+                      const Scratch<float>& scratch) const;
+  template <class Operand>
   void multiply_outer(const Box& box, std::int64_t in_channels, std::int64_t out_channels, bool first,
-                      const Scratch<Compute>& scratch) const;
+                      const Scratch<SumOf<Operand>>& scratch) const;
 
   /// Offsets of the runs of a box, the same in x and gy; returns how many.
   std::int64_t list_runs(const Box& box, std::int64_t* runs) const;
@@ -92,13 +97,11 @@ class GradWeightBinding {
   std::int64_t weights() const;
   std::int64_t most_in() const { return blocks_.most_in(mirror_->row_channels); }
   std::int64_t most_out() const { return blocks_.most_out(mirror_->sum_channels); }
-  /// Whether tiles of outer products are loaded with their channels side by side: with the batch innermost. Others
-  /// are loaded as rows and transposed.
-  bool loads_positions() const { return blocks_.outer && tiling_.dim[3] == batch_dim; }
   std::int64_t planes() const { return std::int64_t(mirror_->planes.size()); }
 
   const Convolution* mirror_;
   bool wide_;
+  bool pairs_ = false;  // outer products of bf16 numbers take two positions at a time
   GradWeightBlocks blocks_;
   Tiling tiling_;
   Tiling x_tiling_;  // the same, but x is read where it is, not where the taps read gy
@@ -115,12 +118,14 @@ class GradBiasBinding {
   void run(const ConstTensor& gy, const Tensor& gb, const RunOptions& options, int workers) const;
 
  private:
+  std::int64_t positions() const;    // of a sample
   std::int64_t buffer_size() const;  // of one worker, in doubles
 
   std::int64_t channels_;
   bool wide_;
   Shape shape_;
-  std::int64_t parts_;  // of a sample's rows
+  std::int64_t spans_;  // of samples
+  std::int64_t parts_;  // of a sample's positions
 };
 
 }  // namespace tconv::cpu

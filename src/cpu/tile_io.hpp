@@ -5,14 +5,11 @@
 
 #include "cpu/convolution.hpp"
 #include "cpu/kernels/rows.hpp"
+#include "cpu/packed_weight.hpp"
 #include "cpu/tiling.hpp"
 #include "layer/phases.hpp"
 
 namespace tconv::cpu {
-
-// Strides up to this are interleaved and separated a row at a time, by pointers on the stack; larger ones are
-// scattered.
-constexpr std::int64_t largest_interleave = 64;
 
 inline std::int64_t magnitude(std::int64_t stride) {
   return stride < 0 ? -stride : stride;
@@ -52,13 +49,25 @@ void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std:
                  const Tiling& tiling, const Box& box, std::int64_t first_channel, std::int64_t channels,
                  Compute* tile, std::int64_t plane_pitch, std::int64_t channel_pitch);
 
-/// The same for tilings with the batch innermost, the channels of a position side by side:
+/// Channels that lie side by side in blocks of a tile, block after block, each [plane][position][channel]: `units`
+/// of so many channels are cut into `blocks` nearly equal pieces.
+template <class Compute>
+struct ChannelBlocks {
+  std::int64_t first_channel;
+  std::int64_t channels;
+  std::int64_t unit;
+  std::int64_t blocks;
+  Compute* tile;
+
+  Span units(std::int64_t block) const { return piece(ceil_div(channels, unit), blocks, block); }
+};
+
+/// Loads all planes of a stepping with the channels of a position side by side, as for load_planes otherwise:
 ///
-///   tile[plane · plane_pitch + Σ (q − q0) · pitch · position_pitch + channel]
+///   block[(plane · plane_elements + Σ (q − q0) · pitch) · channels of the block + channel]
 template <class Compute>
 void load_positions(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
-                    const Tiling& tiling, const Box& box, Fill fill, std::int64_t first_channel,
-                    std::int64_t channels, Compute* tile, std::int64_t plane_pitch, std::int64_t position_pitch);
+                    const Tiling& tiling, const Box& box, Fill fill, const ChannelBlocks<Compute>& target);
 
 /// Sums of one box on their way to the target: where the row of (phase, channel) lies.
 template <class Compute>

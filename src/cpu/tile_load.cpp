@@ -198,10 +198,10 @@ void load_samples(const ConstTensor& tensor, const Stepping& stepping, std::span
   move_places(
       Repeats{.count = channels, .tensor_step = channel_stride, .tile_step = channel_pitch, .places = places},
       tensor.strides[0], box.extent[3],
-      [&](const auto& add, int64_t from, int64_t to) {
+      [&](auto& list, int64_t from, int64_t to) {
         for_each_place(tensor, stepping, planes, tiling, box, fill,
                        [&](int64_t at, int64_t plane, int64_t position) {
-                         add(from + at, to + plane * plane_pitch + position);
+                         list.add(from + at, to + plane * plane_pitch + position);
                        });
       },
       [&](const Transposition& t, int64_t from, int64_t to) {
@@ -274,70 +274,46 @@ void load_plane(const PlaneView& view, const Tiling& tiling, const Box& box, Fil
 
 namespace {
 
-/// Planes that differ in their phase along the width alone, of a tensor whose rows are contiguous. Returns whether
-/// it could: each plane must meet real elements.
+/// Planes that differ in their phase along the width alone, of a tensor whose rows are contiguous: each row is
+/// read once, for all of them.
 template <class Compute>
-bool load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
+void load_row_phases(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
                      const Tiling& tiling, const Box& box, int64_t first_channel, int64_t channels, Compute* tile,
                      int64_t plane_pitch, int64_t channel_pitch) {
-  std::array<Range, largest_interleave> valid;  // of each plane along the width
-  LoadPlan plan = plan_load(PlaneView{&tensor, &stepping, planes[0]}, tiling, box, Fill::widened);
-  for (std::size_t i = 0; i < planes.size(); ++i) {
-    const LoadPlan one = plan_load(PlaneView{&tensor, &stepping, planes[i]}, tiling, box, Fill::widened);
-    if (!one.any) return false;
-    valid[i] = {one.valid_begin[3], one.valid_end[3]};
-    plan.padded = plan.padded || one.padded;
-  }
-
-  // The q with all their phases in the tensor are separated together, those at the rims plane by plane.
+  const LoadPlan plan = plan_load(PlaneView{&tensor, &stepping, planes[0]}, tiling, box, Fill::widened);
+  // The row of all phases, from that of the first position on, and the part of it that the tensor has.
   const int64_t step = stepping.step[2], padding = stepping.padding[2], extent = plan.extent[3];
   const int64_t q0 = box.begin[3] + tiling.lowest_offset[3];
-  const auto in_tile = [&](int64_t q) { return std::clamp<int64_t>(q - q0, 0, extent); };
-  const int64_t whole_begin = in_tile(phase_range(0, step, padding, tensor.sizes[4]).begin);
-  const int64_t whole_end =
-      std::max(whole_begin, in_tile(phase_range(step - 1, step, padding, tensor.sizes[4]).end));
-
-  const RowKernels<Compute>& kernels = row_kernels<Compute>();
-  const int64_t element = int64_t(size_of(tensor.dtype));
-  // The plan counts from where the first plane's real elements begin, the phases from where the row does.
-  const int64_t first_begin = (q0 + valid[0].begin) * step + planes[0][2] - padding;
-  const char* rows_begin = static_cast<const char*>(tensor.data) +
-                           (plan.origin - first_begin + first_channel * tensor.strides[1]) * element;
+  const int64_t row_begin = q0 * step - padding, size = tensor.sizes[4];
+  const int64_t begin = std::clamp<int64_t>(row_begin, 0, size);
+  const int64_t end = std::clamp<int64_t>(row_begin + extent * step, begin, size);
+  const int64_t left = std::clamp<int64_t>(-row_begin, 0, extent * step),
+                right = extent * step - left - (end - begin);
   const auto zero = [&](int64_t at, int64_t rows) {
     for (std::size_t i = 0; i < planes.size(); ++i)
       zero_rows(tile + int64_t(i) * plane_pitch + at, rows, tiling.pitch[2], extent);
   };
+  if (begin == end || plan.valid(0) <= 0 || plan.valid(1) <= 0 || plan.valid(2) <= 0) {
+    if (plan.padded || begin == end)
+      for (std::size_t i = 0; i < planes.size(); ++i)
+        zero_channels(tiling, channels, tile + int64_t(i) * plane_pitch, channel_pitch);
+    return;
+  }
+
+  const RowKernels<Compute>& kernels = row_kernels<Compute>();
+  const int64_t element = int64_t(size_of(tensor.dtype));
+  // The plan's first element is the first plane's, if that has any here.
+  const int64_t planned = plan.valid(3) > 0 ? (q0 + plan.valid_begin[3]) * step + planes[0][2] - padding : 0;
+  const char* const source = static_cast<const char*>(tensor.data) +
+                             (plan.origin - planned + begin + first_channel * tensor.strides[1]) * element;
   std::array<Compute*, largest_interleave> targets{};  // of phases that no plane has, null
-  const auto load = [&](int64_t at, int64_t offset) {
-    /// Positions [begin, end) of one plane, with the zeros among them.
-    const auto part = [&](std::size_t i, int64_t begin, int64_t end) {
-      if (begin >= end) return;
-      const int64_t from = std::clamp(valid[i].begin, begin, end), to = std::clamp(valid[i].end, from, end);
-      const char* source = rows_begin + (offset + (q0 + from) * step + planes[i][2] - padding) * element;
-      kernels.load_rows(tensor.dtype, source, plan.stride[2], step, plan.valid(2), from - begin, to - from,
-                        end - to, tile + int64_t(i) * plane_pitch + at + begin, tiling.pitch[2]);
-    };
-    // Of two phases each is picked out about as fast as both are separated, and rims are calls of their own.
-    const bool whole = whole_begin == 0 && whole_end == extent;
-    if (whole_begin == whole_end || (step == 2 && !whole)) {
-      for (std::size_t i = 0; i < planes.size(); ++i) part(i, 0, extent);
-      return;
-    }
-    for (std::size_t i = 0; i < planes.size(); ++i)
-      targets[std::size_t(planes[i][2])] = tile + int64_t(i) * plane_pitch + at + whole_begin;
-    kernels.load_phases(tensor.dtype, rows_begin + (offset + (q0 + whole_begin) * step - padding) * element,
-                        plan.stride[2], step, plan.valid(2), whole_end - whole_begin, targets.data(),
-                        tiling.pitch[2]);
-    for (std::size_t i = 0; i < planes.size(); ++i) {
-      part(i, 0, whole_begin);
-      part(i, whole_end, extent);
-    }
-  };
-  for_each_stack(plan,
-                 ChannelRange{rows_begin + first_begin * element, element, tensor.strides[1], channels,
-                              tensor.sizes[1] - first_channel},
-                 channel_pitch, zero, load);
-  return true;
+  for_each_stack(plan, ChannelRange{source, element, tensor.strides[1], channels, tensor.sizes[1] - first_channel},
+                 channel_pitch, zero, [&](int64_t at, int64_t offset) {
+                   for (std::size_t i = 0; i < planes.size(); ++i)
+                     targets[std::size_t(planes[i][2])] = tile + int64_t(i) * plane_pitch + at;
+                   kernels.load_phases(tensor.dtype, source + offset * element, plan.stride[2], step,
+                                       plan.valid(2), left, end - begin, right, targets.data(), tiling.pitch[2]);
+                 });
 }
 
 }  // namespace
@@ -355,37 +331,168 @@ void load_planes(const ConstTensor& tensor, const Stepping& stepping, const std:
       if (planes[last][0] != planes[first][0] || planes[last][1] != planes[first][1]) break;
     const std::span<const Extents> group(planes.data() + first, last - first);
     Compute* to = tile + int64_t(first) * plane_pitch;
-    if (rows && group.size() > 1 &&
-        load_row_phases(tensor, stepping, group, tiling, box, first_channel, channels, to, plane_pitch,
-                        channel_pitch))
+    // Where most phases have no plane, rows are read for each of those that have.
+    if (rows && group.size() > 1 && 4 * int64_t(group.size()) > stepping.step[2]) {
+      load_row_phases(tensor, stepping, group, tiling, box, first_channel, channels, to, plane_pitch,
+                      channel_pitch);
       continue;
+    }
     for (std::size_t i = 0; i < group.size(); ++i)
       load_plane(PlaneView{&tensor, &stepping, group[i]}, tiling, box, Fill::widened, first_channel, channels,
                  to + int64_t(i) * plane_pitch, channel_pitch);
   }
 }
 
+namespace {
+
+/// Calls zero(position, count) for the positions of a plane that are padding, in rows.
+template <class Zero>
+void for_each_padding(const LoadPlan& plan, const Zero& zero) {
+  if (!plan.padded) return;
+  std::array<int64_t, 3> e;
+  const auto goes_over = [&](int d) { return plan.pads[std::size_t(d)] || plan.inside(d, e[std::size_t(d)]); };
+  for (e[0] = 0; e[0] < plan.extent[0]; ++e[0])
+    for (e[1] = 0; e[1] < plan.extent[1]; ++e[1])
+      for (e[2] = 0; e[2] < plan.extent[2]; ++e[2]) {
+        if (!goes_over(0) || !goes_over(1) || !goes_over(2)) continue;
+        const int64_t row = e[0] * plan.pitch[0] + e[1] * plan.pitch[1] + e[2] * plan.pitch[2];
+        if (plan.any && plan.inside(0, e[0]) && plan.inside(1, e[1]) && plan.inside(2, e[2])) {
+          zero(row, plan.valid_begin[3]);
+          zero(row + plan.valid_end[3], plan.extent[3] - plan.valid_end[3]);
+        } else {
+          zero(row, plan.extent[3]);
+        }
+      }
+}
+
+/// A spatial dimension of a box: its positions, as far as any phase of theirs is an element, and where these are.
+struct BoxDimension {
+  int64_t begin, end;
+  int64_t q0;     // of the widened box
+  int64_t pitch;  // in the tile
+  int64_t step, padding;
+  int64_t size, stride;  // of the tensor
+
+  /// The element of a phase of a position; none where it is not below `size`.
+  std::uint64_t element(int64_t q, int64_t r) const { return std::uint64_t(q * step + r - padding); }
+  bool has(std::uint64_t element) const { return element < std::uint64_t(size); }
+};
+
+BoxDimension box_dimension(const ConstTensor& tensor, const Stepping& stepping, const Tiling& tiling,
+                           const Box& box, Fill fill, std::size_t d) {
+  const std::size_t t =
+      std::size_t(std::find(tiling.dim.begin(), tiling.dim.end(), int(d) + 1) - tiling.dim.begin());
+  BoxDimension dim{.begin = box.begin[t],
+                   .end = box.begin[t] + box.extent[t],
+                   .q0 = box.begin[t] + tiling.lowest_offset[t],
+                   .pitch = tiling.pitch[t],
+                   .step = stepping.step[d],
+                   .padding = stepping.padding[d],
+                   .size = tensor.sizes[d + 2],
+                   .stride = tensor.strides[d + 2]};
+  if (fill == Fill::widened) dim.begin = dim.q0, dim.end = dim.q0 + box.extent[t] + tiling.reach[t];
+  dim.begin = std::max(dim.begin, phase_range(dim.step - 1, dim.step, dim.padding, dim.size).begin);
+  dim.end = std::min(dim.end, phase_range(0, dim.step, dim.padding, dim.size).end);
+  return dim;
+}
+
+/// The planes from `first` on that share their phases in the dimensions up to d.
+std::size_t end_of_group(std::span<const Extents> planes, std::size_t first, std::size_t d) {
+  std::size_t end = first + 1;
+  while (end < planes.size() &&
+         std::equal(planes[end].begin(), planes[end].begin() + std::ptrdiff_t(d) + 1, planes[first].begin()))
+    ++end;
+  return end;
+}
+
+/// Lists everything that a sample has in a box, elements counted from `tensor` and places from `tile`, mostly in
+/// the order of a dense tensor.
+template <class List>
+void list_elements(const std::array<BoxDimension, 3>& dims, std::span<const Extents> planes,
+                   int64_t plane_elements, List& list, int64_t tensor, int64_t tile) {
+  const auto& [depth, height, width] = dims;
+  for (int64_t d = depth.begin; d < depth.end; ++d)
+    for (std::size_t of_depth = 0, depth_end; of_depth < planes.size(); of_depth = depth_end) {
+      depth_end = end_of_group(planes, of_depth, 0);
+      const std::uint64_t slice = depth.element(d, planes[of_depth][0]);
+      if (!depth.has(slice)) continue;
+      for (int64_t h = height.begin; h < height.end; ++h)
+        for (std::size_t first = of_depth, end; first < depth_end; first = end) {
+          end = std::min(end_of_group(planes, first, 1), depth_end);
+          const std::uint64_t row = height.element(h, planes[first][1]);
+          if (!height.has(row)) continue;
+          const int64_t from = tensor + int64_t(slice) * depth.stride + int64_t(row) * height.stride;
+          const int64_t to = tile + (d - depth.q0) * depth.pitch + (h - height.q0) * height.pitch;
+          // Phase by phase, position by position; what moves on is added to, not multiplied again.
+          const Extents *const row_planes = planes.data() + first, *const row_end = planes.data() + end;
+          list.add_all([=, w = width.begin, plane = row_planes, origin = width.begin * width.step - width.padding,
+                        position = to + (width.begin - width.q0) * width.pitch + int64_t(first) * plane_elements,
+                        slot = int64_t(0)](Place& place) mutable {
+            for (; w < width.end; ++w, origin += width.step, position += width.pitch, plane = row_planes, slot = 0)
+              while (plane != row_end) {
+                const std::uint64_t element = std::uint64_t(origin + (*plane++)[2]);
+                const int64_t of = slot;
+                slot += plane_elements;
+                if (!width.has(element)) continue;
+                place = {from + int64_t(element) * width.stride, position + of};
+                return true;
+              }
+            return false;
+          });
+        }
+    }
+}
+
+}  // namespace
+
 template <class Compute>
 void load_positions(const ConstTensor& tensor, const Stepping& stepping, std::span<const Extents> planes,
-                    const Tiling& tiling, const Box& box, Fill fill, int64_t first_channel, int64_t channels,
-                    Compute* tile, int64_t plane_pitch, int64_t position_pitch) {
-  const int64_t places = count_places(tensor, stepping, planes, tiling, box, fill, [&](int64_t plane) {
-    zero_rows(tile + plane * plane_pitch, tiling.plane_elements, position_pitch, channels);
-  });
+                    const Tiling& tiling, const Box& box, Fill fill, const ChannelBlocks<Compute>& target) {
+  const int64_t whole_unit = int64_t(planes.size()) * tiling.plane_elements * target.unit;
+  for (std::size_t plane = 0; plane < planes.size(); ++plane)
+    for_each_padding(plan_load(PlaneView{&tensor, &stepping, planes[plane]}, tiling, box, fill),
+                     [&](int64_t position, int64_t count) {
+                       position += int64_t(plane) * tiling.plane_elements;
+                       for (int64_t block = 0; block < target.blocks; ++block) {
+                         const Span units = target.units(block);
+                         const int64_t pitch = units.size() * target.unit;
+                         std::fill_n(target.tile + units.begin * whole_unit + position * pitch, count * pitch,
+                                     Compute(0));
+                       }
+                     });
+
+  std::array<BoxDimension, 3> dims;
+  double places = double(planes.size());  // at most
+  for (std::size_t d = 0; d < 3; ++d) {
+    dims[d] = box_dimension(tensor, stepping, tiling, box, fill, d);
+    if (dims[d].begin >= dims[d].end) return;
+    places *= double(dims[d].end - dims[d].begin);
+  }
+  const std::size_t batch =
+      std::size_t(std::find(tiling.dim.begin(), tiling.dim.end(), batch_dim) - tiling.dim.begin());
   const int64_t element = int64_t(size_of(tensor.dtype)), channel_stride = tensor.strides[1];
-  const char* const source = static_cast<const char*>(tensor.data) + first_channel * channel_stride * element;
+  const char* const source =
+      static_cast<const char*>(tensor.data) +
+      (box.begin[batch] * tensor.strides[0] + target.first_channel * channel_stride) * element;
   move_places(
-      Repeats{
-          .count = box.extent[3], .tensor_step = tensor.strides[0], .tile_step = position_pitch, .places = places},
-      channel_stride, channels,
-      [&](const auto& add, int64_t from, int64_t to) {
-        for_each_place(tensor, stepping, planes, tiling, box, fill,
-                       [&](int64_t at, int64_t plane, int64_t position) {
-                         add(from + at, to + plane * plane_pitch + position * position_pitch);
-                       });
+      Repeats{.count = box.extent[batch],
+              .tensor_step = tensor.strides[0],
+              .tile_step = tiling.pitch[batch],
+              .places = int64_t(places)},
+      channel_stride, target.channels,
+      [&](auto& list, int64_t from, int64_t to) {
+        list_elements(dims, planes, tiling.plane_elements, list, from, to);
       },
-      [&](const Transposition& t, int64_t from, int64_t to) {
-        place_kernels<Compute>().load(t, tensor.dtype, source + from * element, tile + to);
+      [&](const Transposition& listed, int64_t from, int64_t to) {
+        for (int64_t block = 0; block < target.blocks; ++block) {
+          const Span units = target.units(block);
+          const int64_t first = units.begin * target.unit,
+                        last = std::min(units.end * target.unit, target.channels);
+          Transposition t = listed;
+          t.count = last - first, t.tile_pitch = units.size() * target.unit;
+          place_kernels<Compute>().load(t, tensor.dtype, source + (from + first * channel_stride) * element,
+                                        target.tile + units.begin * whole_unit + to * t.tile_pitch);
+        }
       });
 }
 
@@ -399,9 +506,9 @@ template void load_planes<float>(const ConstTensor&, const Stepping&, const std:
 template void load_planes<double>(const ConstTensor&, const Stepping&, const std::vector<Extents>&, const Tiling&,
                                   const Box&, int64_t, int64_t, double*, int64_t, int64_t);
 
-template void load_positions<float>(const ConstTensor&, const Stepping&, std::span<const Extents>, const Tiling&,
-                                    const Box&, Fill, int64_t, int64_t, float*, int64_t, int64_t);
-template void load_positions<double>(const ConstTensor&, const Stepping&, std::span<const Extents>, const Tiling&,
-                                     const Box&, Fill, int64_t, int64_t, double*, int64_t, int64_t);
+template void load_positions(const ConstTensor&, const Stepping&, std::span<const Extents>, const Tiling&,
+                             const Box&, Fill, const ChannelBlocks<float>&);
+template void load_positions(const ConstTensor&, const Stepping&, std::span<const Extents>, const Tiling&,
+                             const Box&, Fill, const ChannelBlocks<double>&);
 
 }  // namespace tconv::cpu

@@ -1,10 +1,11 @@
-// Tiles with the batch innermost: what a sample has at some channels and positions is a list of places, whatever
+// Tiles that are transposed: what a sample has at some channels and positions is a list of places, whatever
 // strides the tensor has. Loading and storing put the places of a few channels on such a list; the kernels take
 // the channels after them by a step.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cpu/kernels/places.hpp"
 
@@ -20,21 +21,42 @@ class PlaceList {
   }
 
   void add(std::int64_t tensor, std::int64_t tile) {
-    places_[std::size_t(t_.place_count++)] = {tensor, tile};
-    if (t_.place_count == most) flush();
+    add_all([&, more = true](Place& place) mutable {
+      place = {tensor, tile};
+      return std::exchange(more, false);
+    });
+  }
+
+  /// Adds places as long as next(place) gives one. What counts them stays in registers.
+  template <class Next>
+  void add_all(Next next) {
+    std::int64_t count = t_.place_count;
+    std::int64_t last = count > 0 ? places_[std::size_t(count - 1)].tensor : INT64_MIN;
+    bool sorted = sorted_;
+    for (Place place; next(place); last = place.tensor) {
+      sorted = sorted && place.tensor > last;
+      places_[std::size_t(count++)] = place;
+      if (count < most) continue;
+      t_.place_count = count, sorted_ = sorted;
+      flush();
+      count = 0, sorted = true;
+    }
+    t_.place_count = count, sorted_ = sorted;
   }
 
   void flush() {
     if (t_.place_count == 0) return;
-    std::sort(places_.begin(), places_.begin() + t_.place_count,
-              [](const Place& a, const Place& b) { return a.tensor < b.tensor; });
+    if (!sorted_)
+      std::sort(places_.begin(), places_.begin() + t_.place_count,
+                [](const Place& a, const Place& b) { return a.tensor < b.tensor; });
     move_(t_);
-    t_.place_count = 0;
+    t_.place_count = 0, sorted_ = true;
   }
 
  private:
   static constexpr std::int64_t most = 256;
   std::array<Place, most> places_;
+  bool sorted_ = true;
   Transposition t_;
   const Move& move_;
 };
@@ -47,9 +69,9 @@ struct Repeats {
   std::int64_t places;
 };
 
-/// Moves all repeats of `count` elements `stride` apart in the tensor. list_places(add, tensor, tile) calls
-/// add(tensor, tile) for every place of one repeat, counted from `tensor` and `tile`; move(transposition, tensor,
-/// tile) takes places counted from there.
+/// Moves all repeats of `count` elements `stride` apart in the tensor. list_places(list, tensor, tile) adds every
+/// place of one repeat to the list, counted from `tensor` and `tile`; move(transposition, tensor, tile) takes
+/// places counted from there.
 template <class ListPlaces, class Move>
 void move_places(const Repeats& all, std::int64_t stride, std::int64_t count, const ListPlaces& list_places,
                  const Move& move) {
@@ -70,9 +92,7 @@ void move_places(const Repeats& all, std::int64_t stride, std::int64_t count, co
                                                       .tensor_step = listed * all.tensor_step,
                                                       .tile_step = listed * all.tile_step},
                                         move_from);
-    for (std::int64_t i = 0; i < listed; ++i)
-      list_places([&](std::int64_t tensor, std::int64_t tile) { list.add(tensor, tile); }, i * all.tensor_step,
-                  i * all.tile_step);
+    for (std::int64_t i = 0; i < listed; ++i) list_places(list, i * all.tensor_step, i * all.tile_step);
     list.flush();
   };
   const std::int64_t rest = all.count % together;

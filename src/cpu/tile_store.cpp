@@ -234,7 +234,7 @@ void Store<Compute>::samples(int64_t first_channel) const {
       Repeats{
           .count = tile.channels, .tensor_step = channel_stride, .tile_step = tile.row_pitch, .places = places},
       target.strides[0], box.extent[3],
-      [&](const auto& add, int64_t to, int64_t from) {
+      [&](auto& list, int64_t to, int64_t from) {
         std::array<std::size_t, 3> i;
         std::array<int64_t, 3> q;
         for (i[0] = 0; i[0] < slots.r(0).size(); ++i[0])
@@ -252,7 +252,7 @@ void Store<Compute>::samples(int64_t first_channel) const {
                           (q[std::size_t(d)] * stepping.step[d] + r - stepping.padding[d]) * target.strides[d + 2];
                       column += (q[std::size_t(d)] - box.begin[d]) * tiling.column_stride(d);
                     }
-                    add(at, column);
+                    list.add(at, column);
                   }
             }
       },

@@ -71,28 +71,34 @@ TYPED_TEST(Rows, LoadRowsPadsWithZeros) {
 TYPED_TEST(Rows, LoadPhasesSeparatesThem) {
   for (DType dtype : dtypes<TypeParam>())
     for (std::int64_t step = 1; step <= 13; ++step)
-      for (std::int64_t count : {0, 1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 53})
-        for (std::int64_t missing : {std::int64_t(-1), step / 2}) {
-          const std::int64_t rows = 2, row_stride = count * step + 3, pitch = count + 1;
-          const std::vector<char> source = elements(dtype, row_stride + count * step, std::uint64_t(count + step));
-          std::vector<std::vector<TypeParam>> phases(std::size_t(step),
-                                                     std::vector<TypeParam>(std::size_t(rows * pitch), untouched));
-          std::vector<TypeParam*> targets;
-          for (std::int64_t r = 0; r < step; ++r)
-            targets.push_back(r == missing ? nullptr : phases[std::size_t(r)].data());
-          row_kernels<TypeParam>().load_phases(dtype, source.data(), row_stride, step, rows, count, targets.data(),
-                                               pitch);
-          for (std::int64_t r = 0; r < step; ++r)
-            for (std::int64_t row = 0; row < rows; ++row)
-              for (std::int64_t j = 0; j < pitch; ++j) {
-                const bool loaded = r != missing && j < count;
-                const double expected =
-                    loaded ? testing_support::load_element(dtype, source.data(), row * row_stride + j * step + r)
-                           : double(untouched);
-                ASSERT_EQ(double(phases[std::size_t(r)][std::size_t(row * pitch + j)]), expected)
-                    << to_string(dtype) << " step " << step << " count " << count << " phase " << r;
-              }
-        }
+      for (std::int64_t extent : {0, 1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 53, 2100})
+        for (std::int64_t padding : {std::int64_t(0), std::int64_t(1), step / 2 + 1, 2 * step + 1})
+          for (std::int64_t missing : {std::int64_t(-1), step / 2}) {
+            const std::int64_t left = std::min(padding, extent * step);
+            const std::int64_t right = std::min(padding / 2, extent * step - left);
+            const std::int64_t count = extent * step - left - right;
+            const std::int64_t rows = 2, row_stride = count + 3, pitch = extent + 1;
+            const std::vector<char> source = elements(dtype, row_stride + count, std::uint64_t(count + step));
+            std::vector<std::vector<TypeParam>> phases(
+                std::size_t(step), std::vector<TypeParam>(std::size_t(rows * pitch), untouched));
+            std::vector<TypeParam*> targets;
+            for (std::int64_t r = 0; r < step; ++r)
+              targets.push_back(r == missing ? nullptr : phases[std::size_t(r)].data());
+            row_kernels<TypeParam>().load_phases(dtype, source.data(), row_stride, step, rows, left, count, right,
+                                                 targets.data(), pitch);
+            for (std::int64_t r = 0; r < step; ++r)
+              for (std::int64_t row = 0; row < rows; ++row)
+                for (std::int64_t j = 0; j < pitch; ++j) {
+                  const std::int64_t at = j * step + r - left;
+                  double expected = 0;
+                  if (at >= 0 && at < count)
+                    expected = testing_support::load_element(dtype, source.data(), row * row_stride + at);
+                  if (r == missing || j >= extent) expected = untouched;
+                  ASSERT_EQ(double(phases[std::size_t(r)][std::size_t(row * pitch + j)]), expected)
+                      << to_string(dtype) << " step " << step << " extent " << extent << " left " << left
+                      << " right " << right << " phase " << r;
+                }
+          }
 }
 
 TYPED_TEST(Rows, StoreRounds) {

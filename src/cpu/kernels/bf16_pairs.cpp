@@ -35,6 +35,7 @@ TCONV_BF16_TARGET void add_outer_products(const OuterProduct<BFloat16Pair>& p) {
     for (int row = 0; row < rows; ++row)
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(p.sums + row * p.row_pitch + v * lanes);
 
+  const std::int64_t weight_step = p.weight_step * rows;
   for (std::int64_t t = 0; t < p.tap_count; ++t) {
     const BFloat16Pair* __restrict source = p.source + p.taps[t].source;
     const BFloat16Pair* __restrict weight = p.weight + p.taps[t].weight * rows;
@@ -52,7 +53,7 @@ TCONV_BF16_TARGET void add_outer_products(const OuterProduct<BFloat16Pair>& p) {
         for (int v = 0; v < vectors; ++v) sum[row][v] = _mm512_dpbf16_ps(sum[row][v], w, (__m512bh)x[v]);
       }
       source += p.channel_stride;
-      weight += rows;
+      weight += weight_step;
     }
   }
 

@@ -43,6 +43,7 @@ void AddOuterProducts(const OuterProduct<T>& p) {
     for (int row = 0; row < rows; ++row)
       for (int v = 0; v < vectors; ++v) hwy::Prefetch(p.sums + row * p.row_pitch + v * lanes);
 
+  const std::int64_t weight_step = p.weight_step * rows;
   for (std::int64_t t = 0; t < p.tap_count; ++t) {
     const T* HWY_RESTRICT source = p.source + p.taps[t].source;
     const T* HWY_RESTRICT weight = p.weight + p.taps[t].weight * rows;
@@ -60,7 +61,7 @@ void AddOuterProducts(const OuterProduct<T>& p) {
         for (int v = 0; v < vectors; ++v) sum[row][v] = hn::MulAdd(w, x[v], sum[row][v]);
       }
       source += p.channel_stride;
-      weight += rows;
+      weight += weight_step;
     }
   }
 

@@ -24,6 +24,7 @@ struct OuterProduct {
   const T* source;
   std::int64_t channel_stride;  // of the source
   std::int64_t channels;
+  std::int64_t weight_step = 1;  // columns from a channel to the next
   const TapOffset* taps;
   std::int64_t tap_count;
   SumOf<T>* sums;          // [row][column]

@@ -50,17 +50,17 @@ HWY_INLINE void ForEachRun(const Transposition& t, const Move& move) {
   }
 }
 
-/// to[places[j].tile + i] = from[i · stride + j], j < run, i < n.
+/// to[places[j].tile · pitch + i] = from[i · stride + j], j < run, i < n.
 template <class T>
 HWY_INLINE void LoadRun(const T* from, std::int64_t stride, std::int64_t n, const Place* places, std::int64_t run,
-                        T* to) {
+                        T* to, std::int64_t pitch) {
   if constexpr (std::is_same_v<T, float>) {
     if (run >= 4 && n >= 4) {
       for (std::int64_t next = 0; next < run; next += 4) {
         const std::int64_t j = HWY_MIN(next, run - 4);  // the last four, some of them again
         const auto in = [=](std::int64_t i) { return from + i * stride + j; };
-        T* const targets[4] = {to + places[j].tile, to + places[j + 1].tile, to + places[j + 2].tile,
-                               to + places[j + 3].tile};
+        T* const targets[4] = {to + places[j].tile * pitch, to + places[j + 1].tile * pitch,
+                               to + places[j + 2].tile * pitch, to + places[j + 3].tile * pitch};
         const auto out = [=](int k) { return targets[k]; };
         for (std::int64_t i = TransposeColumns(in, n, out); i < n; ++i)
           for (int k = 0; k < 4; ++k) out(k)[i] = in(i)[k];
@@ -69,18 +69,18 @@ HWY_INLINE void LoadRun(const T* from, std::int64_t stride, std::int64_t n, cons
     }
   }
   for (std::int64_t j = 0; j < run; ++j)
-    for (std::int64_t i = 0; i < n; ++i) to[places[j].tile + i] = from[i * stride + j];
+    for (std::int64_t i = 0; i < n; ++i) to[places[j].tile * pitch + i] = from[i * stride + j];
 }
 
-/// The way back: to[i · stride + j] = from[places[j].tile + i].
+/// The way back: to[i · stride + j] = from[places[j].tile · pitch + i].
 template <class T>
-HWY_INLINE void StoreRun(const T* from, const Place* places, std::int64_t run, std::int64_t n, T* to,
-                         std::int64_t stride) {
+HWY_INLINE void StoreRun(const T* from, std::int64_t pitch, const Place* places, std::int64_t run, std::int64_t n,
+                         T* to, std::int64_t stride) {
   if constexpr (std::is_same_v<T, float>) {
     if (run >= 4 && n >= 4) {
       for (std::int64_t next = 0; next < n; next += 4) {
         const std::int64_t i = HWY_MIN(next, n - 4);
-        const auto in = [=](std::int64_t j) { return from + places[j].tile + i; };
+        const auto in = [=](std::int64_t j) { return from + places[j].tile * pitch + i; };
         const auto out = [=](int k) { return to + (i + k) * stride; };
         const std::int64_t done = TransposeColumns(in, run, out);
         for (std::int64_t j = done; j < run; ++j)
@@ -90,7 +90,7 @@ HWY_INLINE void StoreRun(const T* from, const Place* places, std::int64_t run, s
     }
   }
   for (std::int64_t j = 0; j < run; ++j)
-    for (std::int64_t i = 0; i < n; ++i) to[i * stride + j] = from[places[j].tile + i];
+    for (std::int64_t i = 0; i < n; ++i) to[i * stride + j] = from[places[j].tile * pitch + i];
 }
 
 template <class Compute>
@@ -102,19 +102,24 @@ void Load(const Transposition& t, DType dtype, const void* tensor, Compute* tile
       for (std::int64_t r = 0; r < t.repeats; ++r)
         for (std::int64_t j = 0; j < t.place_count; ++j)
           LoadContiguous(source + r * t.tensor_step + t.places[j].tensor, t.count,
-                         tile + r * t.tile_step + t.places[j].tile);
+                         tile + (r * t.tile_step + t.places[j].tile) * t.tile_pitch);
       return;
     }
     ForEachRun(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
       const Storage* const from = source + r * t.tensor_step + t.places[j].tensor + i * t.stride;
-      Compute* const to = tile + r * t.tile_step + i;
+      Compute* const to = tile + r * t.tile_step * t.tile_pitch + i;
+      // The next list is likely to go on where this one ends, too many rows at once for the hardware to see it.
+      constexpr std::int64_t line = 64 / sizeof(Storage);
+      for (std::int64_t row = 0; row < n; ++row)
+        for (std::int64_t k = 0; k < run; k += line)
+          __builtin_prefetch(from + row * t.stride + t.place_count + k, 0, 2);
       if constexpr (std::is_same_v<Storage, Compute>) {
-        LoadRun(from, t.stride, n, t.places + j, run, to);
+        LoadRun(from, t.stride, n, t.places + j, run, to, t.tile_pitch);
       } else {
         Compute rows[block * longest_run];
         for (std::int64_t row = 0; row < n; ++row)
           LoadContiguous(from + row * t.stride, run, rows + row * longest_run);
-        LoadRun(rows, longest_run, n, t.places + j, run, to);
+        LoadRun(rows, longest_run, n, t.places + j, run, to, t.tile_pitch);
       }
     });
   });
@@ -128,20 +133,20 @@ void Store(const Transposition& t, DType dtype, const Compute* tile, void* tenso
     if (t.stride == 1) {
       for (std::int64_t r = 0; r < t.repeats; ++r)
         for (std::int64_t j = 0; j < t.place_count; ++j) {
-          const Compute* const from = tile + r * t.tile_step + t.places[j].tile;
+          const Compute* const from = tile + (r * t.tile_step + t.places[j].tile) * t.tile_pitch;
           Storage* const to = target + r * t.tensor_step + t.places[j].tensor;
           for (std::int64_t i = 0; i < t.count; ++i) to[i] = demote<Storage>(from[i]);
         }
       return;
     }
     ForEachRun(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
-      const Compute* const from = tile + r * t.tile_step + i;
+      const Compute* const from = tile + r * t.tile_step * t.tile_pitch + i;
       Storage* const to = target + r * t.tensor_step + t.places[j].tensor + i * t.stride;
       if constexpr (std::is_same_v<Storage, Compute>) {
-        StoreRun(from, t.places + j, run, n, to, t.stride);
+        StoreRun(from, t.tile_pitch, t.places + j, run, n, to, t.stride);
       } else {
         Compute rows[block * longest_run];
-        StoreRun(from, t.places + j, run, n, rows, longest_run);
+        StoreRun(from, t.tile_pitch, t.places + j, run, n, rows, longest_run);
         for (std::int64_t row = 0; row < n; ++row)
           for (std::int64_t k = 0; k < run; ++k)
             to[row * t.stride + k] = demote<Storage>(rows[row * longest_run + k]);

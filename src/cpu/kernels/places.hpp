@@ -14,18 +14,17 @@ struct Place {
   std::int64_t tile;
 };
 
-/// Elements r · tensor_step + places[j].tensor + i · stride of a tensor are elements r · tile_step +
-/// places[j].tile
-/// + i of a tile, for r < repeats, j < place_count, i < count.
+/// Elements r · tensor_step + places[j].tensor + i · stride of a tensor are elements
+/// (r · tile_step + places[j].tile) · tile_pitch + i of a tile, for r < repeats, j < place_count, i < count.
 struct Transposition {
-  const Place*
-      places;  // places that are neighbours in the tensor are moved in vectors where they follow each other
+  const Place* places;  // neighbours in the tensor are moved in vectors where they follow each other
   std::int64_t place_count;
   std::int64_t stride;
   std::int64_t count;
   std::int64_t repeats = 1;
   std::int64_t tensor_step = 0;
   std::int64_t tile_step = 0;
+  std::int64_t tile_pitch = 1;
 };
 
 template <class Compute>

@@ -121,75 +121,89 @@ HWY_INLINE void Transpose(const In* in, std::int64_t in_pitch, std::int64_t in_s
   }
 }
 
-/// targets[r][j] = source[j · step + r]: the transpose of a matrix whose rows are `step` long.
-HWY_INLINE void SplitPhases(const float* source, std::int64_t step, std::int64_t count, float* const* targets,
-                            std::int64_t offset) {
-  std::int64_t r = 0, j = 0;
+/// to[r][j] = source[j · step + r]: the transpose of a matrix whose rows are `step` long.
+template <class T>
+HWY_INLINE void SplitPhases(const T* source, std::int64_t step, std::int64_t count, T* const* to) {
+  std::int64_t j = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::ScalableTag<float> d;
-  const std::int64_t lanes = hn::Lanes(d);
-  if (step == 2) {
-    for (; j + lanes <= count; j += lanes) {
-      const auto a = hn::LoadU(d, source + 2 * j), b = hn::LoadU(d, source + 2 * j + lanes);
-      hn::StoreU(hn::ConcatEven(d, b, a), d, targets[0] + offset + j);
-      hn::StoreU(hn::ConcatOdd(d, b, a), d, targets[1] + offset + j);
-    }
-    if (j < count) {
-      const std::int64_t left = 2 * (count - j);
-      const auto a = LoadFirst(d, source + 2 * j, left), b = LoadFirst(d, source + 2 * j + lanes, left - lanes);
-      const auto rest = hn::FirstN(d, std::size_t(count - j));
-      hn::BlendedStore(hn::ConcatEven(d, b, a), rest, d, targets[0] + offset + j);
-      hn::BlendedStore(hn::ConcatOdd(d, b, a), rest, d, targets[1] + offset + j);
-    }
-    return;
-  }
-  if (step == 3) {
-    for (; j + lanes <= count; j += lanes) {
+  if (step == 2)
+    j = InVectors<T>(count, [&](auto d, std::int64_t at) HWY_ATTR {
+      const auto a = hn::LoadU(d, source + 2 * at), b = hn::LoadU(d, source + 2 * at + hn::Lanes(d));
+      hn::StoreU(hn::ConcatEven(d, b, a), d, to[0] + at);
+      hn::StoreU(hn::ConcatOdd(d, b, a), d, to[1] + at);
+    });
+  if (step == 3)
+    j = InVectors<T>(count, [&](auto d, std::int64_t at) HWY_ATTR {
       hn::Vec<decltype(d)> a, b, c;
-      hn::LoadInterleaved3(d, source + j * step, a, b, c);
-      hn::StoreU(a, d, targets[0] + offset + j);
-      hn::StoreU(b, d, targets[1] + offset + j);
-      hn::StoreU(c, d, targets[2] + offset + j);
+      hn::LoadInterleaved3(d, source + 3 * at, a, b, c);
+      hn::StoreU(a, d, to[0] + at);
+      hn::StoreU(b, d, to[1] + at);
+      hn::StoreU(c, d, to[2] + at);
+    });
+  if constexpr (std::is_same_v<T, float>) {
+    if (step >= 4 && count >= 4) {
+      for (std::int64_t next = 0; next < step; next += 4) {
+        const std::int64_t r = HWY_MIN(next, step - 4);  // the last four, some of them again
+        const auto column = [&](int k) { return to[r + k]; };
+        const auto row = [&](std::int64_t i) { return source + i * step + r; };
+        if (TransposeColumns(row, count, column) == count) continue;
+        const std::int64_t last = count - 4;
+        TransposeBlock(
+            hn::FixedTag<float, 4>(), [&](int i) HWY_ATTR { return row(last + i); },
+            [&](int k) HWY_ATTR { return column(k) + last; });
+      }
+      return;
     }
   }
 #endif
-  for (; r + 4 <= step; r += 4) {
-    const auto target = [&](int k) { return targets[r + k] + offset; };
-    const auto from = [&](std::int64_t i) { return source + i * step + r; };
-    for (j = TransposeColumns(from, count, target); j < count; ++j)
-      for (int k = 0; k < 4; ++k) target(k)[j] = source[j * step + r + k];
-    j = 0;
-  }
-  for (; r < step; ++r)
-    for (std::int64_t i = j; i < count; ++i) targets[r][offset + i] = source[i * step + r];
+  for (; j < count; ++j)
+    for (std::int64_t r = 0; r < step; ++r) to[r][j] = source[j * step + r];
+}
+
+HWY_INLINE std::int64_t Clamp(std::int64_t value, std::int64_t low, std::int64_t high) {
+  return HWY_MIN(HWY_MAX(value, low), high);
+}
+
+/// row = `left` zeros, `count` elements of the source, `right` zeros.
+template <class Compute, class Storage>
+HWY_INLINE void LoadPadded(const Storage* source, std::int64_t left, std::int64_t count, std::int64_t right,
+                           Compute* row) {
+  for (std::int64_t j = 0; j < left; ++j) row[j] = 0;
+  LoadContiguous(source, count, row + left);
+  for (std::int64_t j = 0; j < right; ++j) row[left + count + j] = 0;
 }
 
 template <class Compute>
 void LoadPhases(DType dtype, const void* source, std::int64_t row_stride, std::int64_t step, std::int64_t rows,
-                std::int64_t count, Compute* const* targets, std::int64_t tile_pitch) {
+                std::int64_t left, std::int64_t count, std::int64_t right, Compute* const* targets,
+                std::int64_t tile_pitch) {
+  constexpr std::int64_t most = 2048;
+  HWY_ALIGN Compute padded[most], unwanted[most];
+  const std::int64_t extent = (left + count + right) / step;
+  bool all = true;
+  for (std::int64_t r = 0; r < step; ++r) all = all && targets[r] != nullptr;
   with_storage<Compute>(dtype, [&](auto storage) {
     using Storage = decltype(storage);
-    if (count < 4) {  // a vector would be masks for the most part
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t r = 0; r < step; ++r)
-          for (std::int64_t j = 0; targets[r] && j < count; ++j)
-            targets[r][row * tile_pitch + j] =
-                promote<Compute>(static_cast<const Storage*>(source)[row * row_stride + j * step + r]);
-      return;
-    }
-    bool all = true;
-    for (std::int64_t r = 0; r < step; ++r) all = all && targets[r] != nullptr;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const Storage* from = static_cast<const Storage*>(source) + row * row_stride;
-      if constexpr (std::is_same_v<Storage, float>) {
-        if (all) {
-          SplitPhases(from, step, count, targets, row * tile_pitch);
-          continue;
+    // As they are where nothing is padded, converted or left out; else a buffer's worth at a time.
+    const bool as_it_is = std::is_same_v<Storage, Compute> && all && left == 0 && right == 0;
+    const std::int64_t at_once = as_it_is ? extent : most / step;
+    Compute* to[largest_interleave];
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t q = 0; q < extent; q += at_once) {
+        const std::int64_t n = HWY_MIN(at_once, extent - q);
+        // The elements of these positions, counted from the source's first one, and which of them it has.
+        const std::int64_t begin = q * step - left, end = begin + n * step;
+        const std::int64_t first = Clamp(begin, 0, count), last = Clamp(end, first, count);
+        const Storage* const real = static_cast<const Storage*>(source) + row * row_stride + first;
+        const Compute* from = padded;
+        if constexpr (std::is_same_v<Storage, Compute>) from = last - first == end - begin ? real : padded;
+        if (from == padded) {
+          const std::int64_t zeros = Clamp(-begin, 0, end - begin);
+          LoadPadded(real, zeros, last - first, end - begin - zeros - (last - first), padded);
         }
+        for (std::int64_t r = 0; r < step; ++r) to[r] = targets[r] ? targets[r] + row * tile_pitch + q : unwanted;
+        SplitPhases(from, step, n, to);
       }
-      for (std::int64_t r = 0; r < step; ++r)
-        if (targets[r]) LoadRow(from + r, step, count, targets[r] + row * tile_pitch);
-    }
   });
 }
 
@@ -357,7 +371,7 @@ void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t coun
   }
 }
 
-/// Lanes of Compute over at most 4096 elements, then double: accurate and as fast as memory.
+/// Lanes of Compute over at most 256 elements each, then double: accurate and as fast as memory.
 template <class Compute>
 double Sum(const Compute* row, std::int64_t count) {
   const hn::ScalableTag<Compute> d;
@@ -366,7 +380,7 @@ double Sum(const Compute* row, std::int64_t count) {
   std::int64_t j = 0;
   while (j + 2 * lanes <= count) {
     auto even = hn::Zero(d), odd = hn::Zero(d);
-    const std::int64_t end = HWY_MIN(count, j + 4096);
+    const std::int64_t end = HWY_MIN(count, j + 256 * lanes);
     for (; j + 2 * lanes <= end; j += 2 * lanes) {
       even = hn::Add(even, hn::LoadU(d, row + j));
       odd = hn::Add(odd, hn::LoadU(d, row + j + lanes));

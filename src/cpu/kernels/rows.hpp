@@ -19,6 +19,10 @@ struct PendingStream {
   Compute* next = nullptr;  // where the element after them belongs
 };
 
+/// Strides up to this are interleaved and separated a row at a time, by pointers on the stack; larger ones are
+/// scattered.
+constexpr std::int64_t largest_interleave = 64;
+
 /// Rows that are merged one after the other: how many, and how far they are apart.
 struct Stack {
   std::int64_t rows = 1;
@@ -34,10 +38,12 @@ struct RowKernels {
   void (*load_rows)(DType dtype, const void* source, std::int64_t row_stride, std::int64_t stride,
                     std::int64_t rows, std::int64_t left, std::int64_t count, std::int64_t right, Compute* tile,
                     std::int64_t tile_pitch);
-  /// All phases of several rows: targets[r][row · tile_pitch + j] = source[row · row_stride + j · step + r] for
-  /// r < step; phases whose target is null are left out.
+  /// All phases of several rows, each with `left` zeros before and `right` zeros behind it, a multiple of `step`
+  /// of elements altogether: targets[r][row · tile_pitch + j] = element j · step + r of the row, for r < step, at
+  /// most `largest_interleave`; phases whose target is null are left out.
   void (*load_phases)(DType dtype, const void* source, std::int64_t row_stride, std::int64_t step,
-                      std::int64_t rows, std::int64_t count, Compute* const* targets, std::int64_t tile_pitch);
+                      std::int64_t rows, std::int64_t left, std::int64_t count, std::int64_t right,
+                      Compute* const* targets, std::int64_t tile_pitch);
   /// tile[b · tile_pitch + a] = source[a · stride_a + b · stride_b]; made for stride_b = 1
   void (*load_transposed)(DType dtype, const void* source, std::int64_t stride_a, std::int64_t stride_b,
                           std::int64_t count_a, std::int64_t count_b, Compute* tile, std::int64_t tile_pitch);
