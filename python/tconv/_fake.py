@@ -107,14 +107,33 @@ def _conv_transpose(
     return _empty(input, [input.shape[0], out_channels, *spatial], input, weight)
 
 
-def _grad_input(gy: Tensor, weight: Tensor, geometry: Sequence[int], groups: int, allow_tf32: bool) -> Tensor:
+def grad_input_sizes(gy: Tensor, weight: Tensor, geometry: Sequence[int], groups: int) -> list[int]:
+    """Sizes of the gradient in the input, or a refusal."""
     _check_same_kind("weight", weight, "grad_output", gy)
     dims = _check_geometry(geometry, groups)
     _check_rank("grad_output", gy, dims)
     _check_weight(weight, dims, groups)
     _check_channels("grad_output", gy, weight.shape[1] * groups, weight)
-    spatial = input_size(geometry, gy.shape[2:], weight.shape[2:])
-    return _empty(gy, [gy.shape[0], weight.shape[0], *spatial], gy, weight)
+    return [gy.shape[0], weight.shape[0], *input_size(geometry, gy.shape[2:], weight.shape[2:])]
+
+
+def _grad_input(gy: Tensor, weight: Tensor, geometry: Sequence[int], groups: int, allow_tf32: bool) -> Tensor:
+    return _empty(gy, grad_input_sizes(gy, weight, geometry, groups), gy, weight)
+
+
+def grad_weight_sizes(
+    input: Tensor, gy: Tensor, kernel_size: Sequence[int], geometry: Sequence[int], groups: int
+) -> list[int]:
+    """Sizes of the gradient in the weight, or a refusal."""
+    _check_same_kind("grad_output", gy, "input", input)
+    dims = _check_geometry(geometry, groups)
+    _check_rank("input", input, dims)
+    _check_rank("grad_output", gy, dims)
+    _check(
+        gy.shape[0] == input.shape[0],
+        f"grad_output of size {list(gy.shape)} is not the output for input of size {list(input.shape)}",
+    )
+    return [input.shape[1], gy.shape[1] // groups, *kernel_size]
 
 
 def _grad_weight(
@@ -125,15 +144,7 @@ def _grad_weight(
     groups: int,
     allow_tf32: bool,
 ) -> Tensor:
-    _check_same_kind("grad_output", gy, "input", input)
-    dims = _check_geometry(geometry, groups)
-    _check_rank("input", input, dims)
-    _check_rank("grad_output", gy, dims)
-    _check(
-        gy.shape[0] == input.shape[0],
-        f"grad_output of size {list(gy.shape)} is not the output for input of size {list(input.shape)}",
-    )
-    return _empty(input, [input.shape[1], gy.shape[1] // groups, *kernel_size], input, gy)
+    return _empty(input, grad_weight_sizes(input, gy, kernel_size, geometry, groups), input, gy)
 
 
 torch.library.register_fake(CONV_TRANSPOSE, _conv_transpose)

@@ -177,6 +177,61 @@ def test_gradients_are_pytorchs(dims):
         assert relative_error(a, e) <= 1e-5
 
 
+def test_gradients_with_output_padding_of_more_than_a_stride():
+    for seed in range(40):
+        layer = random_layer(seed, torch.float64, "cuda")
+        stride, padding = layer.arguments["stride"], layer.arguments["output_padding"]
+        if all(p < s for p, s in zip(padding, stride, strict=True)):
+            continue
+        results = []
+        for device in ("cuda", "cpu"):
+            x, w = (t.detach().to(device).requires_grad_() for t in (layer.input, layer.weight))
+            y = layer.tconv(x, w)
+            gy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype, device=device).view(y.shape)
+            results.append(torch.autograd.grad(y, (x, w), gy))
+        for ours, exact in zip(*results, strict=True):
+            assert norm_error(ours, exact) <= 1e-12, layer.about
+
+
+@pytest.mark.parametrize("switch", [True, False])
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-5), ("tf32", 1e-3)])
+def test_the_precision_of_a_layer_is_that_of_its_gradients(precision, most, switch):
+    x, w, gy = (torch.randn(s, device="cuda") for s in ((4, 64, 128), (64, 64, 4), (4, 64, 258)))
+
+    def gradients(function, x, w, gy, create_graph=False, **arguments):
+        operands = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+        return torch.autograd.grad(
+            function(*operands, stride=2, **arguments), operands, gy, create_graph=create_graph
+        )
+
+    exact = gradients(F.conv_transpose1d, *[t.double().cpu() for t in (x, w, gy)])
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=precision == "tf32"):
+        theirs = gradients(F.conv_transpose1d, x, w, gy)
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=switch):
+        ours = gradients(tconv.conv_transpose1d, x, w, gy, precision=precision)
+        again = gradients(tconv.conv_transpose1d, x, w, gy, create_graph=True, precision=precision)
+        assert torch.backends.cudnn.allow_tf32 is switch
+    for a, b, t, e in zip(ours, again, theirs, exact, strict=True):
+        assert torch.equal(a, t)  # the same call, with the same switches
+        assert norm_error(a, e) <= most
+        assert norm_error(b, e) <= most
+
+
+def test_backward_inside_autocast_keeps_the_dtype_of_forward():
+    # A gradient of more than fp16 holds.
+    x = torch.randn(2, 16, 9, device="cuda", requires_grad=True)
+    w = torch.randn(16, 8, 4, device="cuda", requires_grad=True)
+    y = tconv.conv_transpose1d(x, w, stride=2, precision="fp32")
+    gy = torch.full_like(y, 1e5)
+    expected = torch.autograd.grad(y, (x, w), gy, retain_graph=True)
+    with torch.autocast("cuda", torch.float16):
+        for create_graph in (False, True):
+            for ours, e in zip(
+                torch.autograd.grad(y, (x, w), gy, create_graph=create_graph), expected, strict=True
+            ):
+                assert relative_error(ours, e) <= 1e-5
+
+
 def test_ten_training_steps():
     def train(library):
         torch.manual_seed(3)
