@@ -8,6 +8,7 @@ that hold the parameters, and checkpoints.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, NoReturn
 
 import torch
 from torch.nn.utils import parametrize
@@ -22,9 +23,16 @@ _TRANSPOSED = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.Conv
 _TRANSPOSED_NAMES = {cls.__name__ for cls in _TRANSPOSED}
 
 
+_IN_PLACE = "tconv.convert() and revert() switch the model in place; go on with the model itself"
+
+
 @dataclass
 class Report:
-    """What :func:`convert` or :func:`revert` did. Its text names every module."""
+    """What :func:`convert` or :func:`revert` did. Its text names every module.
+
+    It is not the model, which goes on being itself: ``model = tconv.convert(model)`` is a mistake, and the first
+    use of what it leaves says so.
+    """
 
     changed: list[tuple[str, str]] = field(default_factory=list)
     """Name of each module switched, and what it is now."""
@@ -33,6 +41,12 @@ class Report:
 
     def __len__(self) -> int:
         return len(self.changed)
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"a Report is not the model: {_IN_PLACE}")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Report has no attribute {name!r}: {_IN_PLACE}")
 
     def __str__(self) -> str:
         lines = [f"{len(self.changed)} transposed convolution(s) switched, {len(self.skipped)} left alone"]

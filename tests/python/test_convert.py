@@ -49,6 +49,18 @@ def test_switches_every_transposed_convolution_and_says_so():
     assert type(net.one) is nn.ConvTranspose1d
 
 
+@pytest.mark.parametrize("switch", [tconv.convert, tconv.revert])
+def test_a_report_taken_for_the_model_says_what_to_do(switch):
+    report = switch(model())
+    with pytest.raises(TypeError, match="in place; go on with the model itself"):
+        report(X)
+    for use in (lambda: report.to("cpu"), lambda: report.state_dict(), lambda: report.eval()):
+        with pytest.raises(AttributeError, match="in place; go on with the model itself"):
+            use()
+    assert not hasattr(report, "forward")
+    assert copy.deepcopy(report) == pickle.loads(pickle.dumps(report)) == report
+
+
 def test_the_model_itself_may_be_one():
     layer = nn.ConvTranspose1d(4, 4, 3)
     expected = layer(X)
