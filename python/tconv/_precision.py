@@ -14,10 +14,14 @@ def _pytorch_allows_tf32() -> bool:
     return torch.backends.cudnn.conv.fp32_precision == "tf32"
 
 
+def check_precision(precision: Precision | None) -> None:
+    if precision not in (None, "fp32", "tf32"):
+        raise ValueError(f"precision must be None, 'fp32' or 'tf32', got {precision!r}")
+
+
 def allow_tf32(precision: Precision | None) -> bool:
     """``None`` follows PyTorch's switches."""
     if precision is None:
         return _pytorch_allows_tf32()
-    if precision not in ("fp32", "tf32"):
-        raise ValueError(f"precision must be None, 'fp32' or 'tf32', got {precision!r}")
+    check_precision(precision)
     return precision == "tf32"

@@ -5,7 +5,7 @@ buffers and whatever else was put on it. That is what keeps both kinds of ``weig
 that hold the parameters, and checkpoints.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from . import nn as tconv_nn
+from ._precision import Precision, check_precision
 
 __all__ = ["Report", "convert", "revert"]
 
@@ -22,6 +23,8 @@ _TO_PYTORCH = {ours: theirs for theirs, ours in _TO_TCONV.items()}
 _TRANSPOSED = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 _TRANSPOSED_NAMES = {cls.__name__ for cls in _TRANSPOSED}
 
+
+Where = Callable[[str, torch.nn.Module], bool]
 
 _IN_PLACE = "tconv.convert() and revert() switch the model in place; go on with the model itself"
 
@@ -55,43 +58,75 @@ class Report:
         return "\n".join(lines)
 
 
-def convert(model: torch.nn.Module) -> Report:
+def convert(model: torch.nn.Module, *, where: Where | None = None, precision: Precision | None = None) -> Report:
     """Makes every transposed convolution of ``model`` a tconv one, in place.
+
+    ``where(name, module)`` chooses among them, by the name the module has in ``model`` or by the module; without
+    it all are switched. ``precision`` is set on every layer that is chosen and tconv's afterwards, now or before:
+    see :attr:`tconv.nn.ConvTranspose1d.precision`.
 
     Parameters, hooks, parametrizations and ``weight_norm`` of either kind stay as they are. Subclasses with a
     ``forward`` (or an ``_output_padding``) of their own are left alone, since only their author knows what it
     computes, and so are modules whose ``forward`` was replaced.
     """
-    return _switch(model, _tconv_class)
+    check_precision(precision)
+    return _switch(model, _tconv_class, where, precision)
 
 
-def revert(model: torch.nn.Module) -> Report:
-    """Undoes :func:`convert`: every tconv module of ``model`` becomes PyTorch's again, in place."""
-    return _switch(model, _pytorch_class)
+def revert(model: torch.nn.Module, *, where: Where | None = None) -> Report:
+    """Undoes :func:`convert`: every tconv module of ``model`` becomes PyTorch's again, in place.
+
+    ``where(name, module)`` chooses among them.
+    """
+    return _switch(model, _pytorch_class, where)
 
 
-def _switch(model: torch.nn.Module, target_of: Callable[[type], type | None]) -> Report:
+def _switch(
+    model: torch.nn.Module,
+    target_of: Callable[[type], type | None],
+    where: Where | None,
+    precision: Precision | None = None,
+) -> Report:
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if where is not None and not callable(where):
+        raise TypeError(f"where must be a function of a name and a module, got {type(where).__name__}")
     report = Report()
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule) and module.original_name in _TRANSPOSED_NAMES:
+    # Asked before anything is switched: an exception leaves the model as it was.
+    found = [(name, module, where is None or where(name, module)) for name, module in _transposed(model)]
+    for name, module, chosen in found:
+        if isinstance(module, torch.jit.ScriptModule):
             report.skipped.append((name, "it is compiled by torch.jit: switch the model before it is"))
-        if not isinstance(module, _TRANSPOSED):
             continue
         current = type(module)
         plain = parametrize.type_before_parametrizations(module)
+        target = target_of(plain)
+        if not chosen:
+            if target is not None:
+                report.skipped.append((name, "where() does not choose it"))
+            continue
         if "forward" in vars(module):
             report.skipped.append((name, "its forward was replaced by another"))
             continue
-        target = target_of(plain)
         if target is not None:
             module.__dict__.pop("_packed", None)  # tconv's own, see tconv._packed
             module.__class__ = target if plain is current else _parametrized(current, target)
-            report.changed.append((name, f"{target.__module__}.{target.__name__}({module.extra_repr()})"))
         elif not issubclass(plain, tconv_nn._Forward) and target_of is _tconv_class:
             report.skipped.append((name, f"{plain.__module__}.{plain.__qualname__} has a forward of its own"))
+        if precision is not None and isinstance(module, tconv_nn._Forward):
+            module.precision = precision
+        if target is not None:
+            now = f"{target.__module__}.{target.__name__}({module.extra_repr()})"
+            report.changed.append((name, now if precision is None else f"{now} in {precision}"))
     return report
+
+
+def _transposed(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """The transposed convolutions of a model, whoever's they are."""
+    for name, module in model.named_modules():
+        compiled = isinstance(module, torch.jit.ScriptModule) and module.original_name in _TRANSPOSED_NAMES
+        if compiled or isinstance(module, _TRANSPOSED):
+            yield name, module
 
 
 def _tconv_class(cls: type) -> type | None:

@@ -61,6 +61,50 @@ def test_a_report_taken_for_the_model_says_what_to_do(switch):
     assert copy.deepcopy(report) == pickle.loads(pickle.dumps(report)) == report
 
 
+def test_where_chooses():
+    net, asked = model(), []
+
+    def where(name, module):
+        asked.append((name, type(module)))
+        return module.stride == (2,)
+
+    report = tconv.convert(net, where=where)
+    assert asked == [("1", nn.ConvTranspose1d), ("2", nn.ConvTranspose1d)]
+    assert [name for name, _ in report.changed] == ["1"]
+    assert report.skipped == [("2", "where() does not choose it")]
+    assert type(net[1]) is tconv.nn.ConvTranspose1d
+    assert type(net[2]) is nn.ConvTranspose1d
+    report = tconv.convert(net, where=lambda name, module: name != "1")
+    assert [name for name, _ in report.changed] == ["2"]
+    assert report.skipped == []  # what is tconv's already is not left alone
+    report = tconv.revert(net, where=lambda name, module: name == "2")
+    assert [name for name, _ in report.changed] == ["2"]
+    assert [name for name, _ in report.skipped] == ["1"]
+
+
+def test_where_that_fails_leaves_the_model_as_it_was():
+    net = model()
+    with pytest.raises(KeyError):
+        tconv.convert(net, where=lambda name, module: {"1": True}[name])
+    assert type(net[1]) is nn.ConvTranspose1d
+    with pytest.raises(TypeError, match="where must be a function of a name and a module, got str"):
+        tconv.convert(net, where="decoder")
+
+
+def test_precision_of_the_layers_chosen():
+    net = model()
+    report = tconv.convert(net, where=lambda name, module: name == "1", precision="fp32")
+    assert str(report).splitlines()[1].endswith("in fp32")
+    assert net[1].precision == "fp32"
+    assert "precision" not in vars(net[2])
+    assert len(tconv.convert(net, precision="tf32")) == 1  # the other; the precision is of both
+    assert [layer.precision for layer in (net[1], net[2])] == ["tf32", "tf32"]
+    tconv.convert(net)
+    assert net[1].precision == "tf32"
+    with pytest.raises(ValueError, match="precision must be None, 'fp32' or 'tf32', got 'fp8'"):
+        tconv.convert(model(), precision="fp8")
+
+
 def test_the_model_itself_may_be_one():
     layer = nn.ConvTranspose1d(4, 4, 3)
     expected = layer(X)
