@@ -106,7 +106,7 @@ def _switch(
                 report.skipped.append((name, "where() does not choose it"))
             continue
         if "forward" in vars(module):
-            report.skipped.append((name, "its forward was replaced by another"))
+            report.skipped.append((name, _why_replaced(module)))
             continue
         if target is not None:
             module.__dict__.pop("_packed", None)  # tconv's own, see tconv._packed
@@ -119,6 +119,15 @@ def _switch(
             now = f"{target.__module__}.{target.__name__}({module.extra_repr()})"
             report.changed.append((name, now if precision is None else f"{now} in {precision}"))
     return report
+
+
+def _why_replaced(module: torch.nn.Module) -> str:
+    if hasattr(module, "_hf_hook"):
+        return (
+            "accelerate's hooks have replaced its forward (device_map, dispatch_model, cpu_offload): switch the "
+            "model before, or between remove_hook_from_submodules and dispatch_model"
+        )
+    return "its forward was replaced by another on the module itself: switch the model before that is done"
 
 
 def _transposed(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

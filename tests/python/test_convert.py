@@ -308,7 +308,33 @@ def test_a_replaced_forward_is_left_alone():
     layer.forward = lambda x: original(x) * 2
     report = tconv.convert(layer)
     assert len(report) == 0
-    assert "replaced" in str(report)
+    assert "replaced by another on the module itself" in str(report)
+
+
+def with_hook(module):
+    """What accelerate's add_hook_to_module does to a module."""
+    module._hf_hook, module._old_forward = object(), module.forward
+    module.forward = lambda *args, **kwargs: module._old_forward(*args, **kwargs)
+    return module
+
+
+def test_modules_with_hooks_of_accelerate_are_left_alone_and_say_why():
+    net = model()
+    with_hook(net[1])
+    report = tconv.convert(net)
+    assert [name for name, _ in report.changed] == ["2"]
+    assert [name for name, _ in report.skipped] == ["1"]
+    assert "accelerate's hooks" in str(report)
+
+
+def test_hooks_of_accelerate_after_the_conversion():
+    net = model()
+    expected = net(X)
+    tconv.convert(net)
+    with_hook(net[1])
+    assert net[1]._old_forward.__func__ is tconv.nn.ConvTranspose1d.forward
+    torch.testing.assert_close(net(X), expected)
+    assert [name for name, _ in tconv.revert(net).skipped] == ["1"]
 
 
 def test_a_subclass_of_a_lazy_layer_becomes_tconvs():
