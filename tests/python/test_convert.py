@@ -128,18 +128,29 @@ def test_outputs_gradients_and_identity_stay():
 
 
 def test_hooks_stay():
-    net, calls = model(), []
-    net[1].register_forward_pre_hook(lambda module, args: calls.append("pre"))
-    net[1].register_forward_hook(lambda module, args, output: calls.append("forward"))
-    net[1].register_full_backward_hook(lambda module, gi, go: calls.append("backward"))
-    net[1].weight.register_hook(lambda g: calls.append("weight"))
-    net[1].note = "kept"
-    tconv.convert(net)
-    net(X).sum().backward()
-    assert calls == ["pre", "forward", "weight", "backward"] or sorted(calls) == sorted(
-        ["pre", "forward", "weight", "backward"]
-    )
-    assert net[1].note == "kept"
+    def calls_of(net):
+        calls = []
+        for name in ("1", "2"):
+            layer = net[int(name)]
+            layer.register_forward_pre_hook(lambda module, args, name=name: calls.append(name + " pre"))
+            layer.register_forward_hook(lambda module, args, output, name=name: calls.append(name + " forward"))
+            layer.register_full_backward_pre_hook(
+                lambda module, go, name=name: calls.append(name + " backward pre")
+            )
+            layer.register_full_backward_hook(lambda module, gi, go, name=name: calls.append(name + " backward"))
+            layer.weight.register_hook(lambda g, name=name: calls.append(name + " weight"))
+        net[1].note = "kept"
+        return calls
+
+    theirs, ours = model(), model()
+    expected, actual = calls_of(theirs), calls_of(ours)
+    tconv.convert(ours)
+    for net in (theirs, ours):
+        net(X).sum().backward()
+    assert expected[:4] == ["1 pre", "1 forward", "2 pre", "2 forward"]
+    assert len(expected) == 10
+    assert actual == expected
+    assert ours[1].note == "kept"
 
 
 @pytest.mark.parametrize("weight_norm", [old_weight_norm, new_weight_norm], ids=["hooks", "parametrization"])
