@@ -39,7 +39,7 @@ _below_autograd = torch._C._AutoDispatchBelowAutograd
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
 _functorch_active = torch._C._are_functorch_transforms_active
-_autocast_enabled = torch._C._is_any_autocast_enabled
+autocast_enabled = torch._C._is_any_autocast_enabled
 _without_autocast = torch._C._DisableAutocast
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
@@ -62,7 +62,7 @@ def watched() -> bool:
 
 def needs_dispatcher() -> bool:
     """Whether something between the caller and the kernels must see the call."""
-    return _autocast_enabled() or watched()
+    return watched() or autocast_enabled()
 
 
 def conv_transpose(input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
@@ -79,20 +79,25 @@ def eager_conv_transpose(
     bias: Tensor | None,
     layer: Layer,
     owner: torch.nn.Module | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """T of plain tensors, with nobody watching. ``owner`` is the module whose parameter the weight is."""
+    """T of plain tensors, with nobody watching.
+
+    ``owner`` is the module whose parameter the weight is. ``dtype`` is what autocast wants the weight in, the one
+    operand that may be kept in it.
+    """
     try:
         if _grad_enabled() and (
             weight.requires_grad or input.requires_grad or (bias is not None and bias.requires_grad)
         ):
             if owner is not None:
                 let_go(owner)
-            return _apply_conv_transpose(input, weight, bias, layer)
+            return _apply_conv_transpose(input, weight if dtype is None else weight.to(dtype), bias, layer)
         if owner is not None and input.is_cuda:
-            return run_keeping(owner, input, weight, bias, layer.number)
-        return run_conv_transpose(input, weight, bias, layer.number)
+            return run_keeping(owner, input, weight, bias, layer.number, dtype)
+        return run_conv_transpose(input, weight if dtype is None else weight.to(dtype), bias, layer.number)
     except RuntimeError as error:
-        return _retry.conv_transpose(error, input, weight, bias, layer)
+        return _retry.conv_transpose(error, input, weight if dtype is None else weight.to(dtype), bias, layer)
 
 
 def grad_input(gy: Tensor, weight: Tensor, layer: Layer) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.fx import Proxy
 from torch.nn import functional as F
 
-from ._autograd import PLAIN, eager_conv_transpose, needs_dispatcher
+from . import _autocast
+from ._autograd import PLAIN, autocast_enabled, eager_conv_transpose, needs_dispatcher, watched
 from ._layer import Integers, numbered_layer, pack
 from ._library import CONV_TRANSPOSE
 from ._precision import Precision, allow_tf32
@@ -97,7 +98,7 @@ def _conv_transpose(
         and input.dim() == dims + 2
         and input.dtype in _DTYPES
         and input.layout is _STRIDED
-        and not needs_dispatcher()
+        and not watched()
     ):
         tf32 = input.is_cuda and allow_tf32(precision)
         try:
@@ -105,6 +106,8 @@ def _conv_transpose(
         except TypeError:  # what is no integer is refused below
             pass
         else:
+            if autocast_enabled():
+                return _autocast.eager_conv_transpose(input, weight, bias, layer, owner)
             return eager_conv_transpose(input, weight, bias, layer, owner)
     return _general_conv_transpose(
         dims, input, weight, bias, stride, padding, output_padding, groups, dilation, precision
