@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from . import _autograd, _retry
+from . import _autograd
 from ._layer import Layer
 from ._library import CONV_TRANSPOSE, LIBRARY
 
@@ -52,10 +52,7 @@ def _register(device_type: str, key: str) -> None:
         dtype = torch.get_autocast_dtype(device_type)
         tensors = [_cast(tensor, device_type, dtype) for tensor in (input, weight, bias)]
         with torch._C._ExcludeDispatchKeyGuard(exclude):
-            try:
-                return CONV_TRANSPOSE(*tensors, geometry, groups, allow_tf32)
-            except RuntimeError as error:
-                return _retry.conv_transpose(error, *tensors, Layer(geometry, groups, allow_tf32))
+            return CONV_TRANSPOSE(*tensors, geometry, groups, allow_tf32)
 
     LIBRARY.impl(CONV_TRANSPOSE, kernel, key)
 

@@ -45,6 +45,12 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
 
+_BY_PYTORCH = {
+    CONV_TRANSPOSE: _pytorch.conv_transpose_kernel,
+    GRAD_INPUT: _pytorch.grad_input_kernel,
+    GRAD_WEIGHT: _pytorch.grad_weight_kernel,
+}
+
 PLAIN = (Tensor, torch.nn.Parameter)
 """The types eager calls are made with; everything else is a subclass that wants to see the operators."""
 
@@ -125,13 +131,19 @@ def _has_gradients(tensor: Tensor) -> bool:
 
 def _run_grad_input(gy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
     if _has_gradients(gy):
-        return run_grad_input(gy, weight, layer.number)
+        try:
+            return run_grad_input(gy, weight, layer.number)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
     return _pytorch.grad_input(gy, weight, layer)
 
 
 def _run_grad_weight(input: Tensor, gy: Tensor, kernel_size: Sequence[int], layer: Layer) -> Tensor:
     if _has_gradients(gy):
-        return run_grad_weight(input, gy, kernel_size, layer.number)
+        try:
+            return run_grad_weight(input, gy, kernel_size, layer.number)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
     return _pytorch.grad_weight(input, gy, kernel_size, layer)
 
 
@@ -139,12 +151,12 @@ def _run_backward(
     gy: Tensor, input: Tensor, weight: Tensor, needs: tuple[bool, bool, bool], layer: Layer
 ) -> tuple:
     """All gradients of the layer at once."""
-    if not _has_gradients(gy):
-        return _pytorch.gradients(gy, input, weight, needs, layer)
-    try:
-        return run_backward(gy, input, weight, *needs, layer.number)
-    except RuntimeError as error:
-        return _retry.backward(error, gy, input, weight, needs, layer)
+    if _has_gradients(gy):
+        try:
+            return run_backward(gy, input, weight, *needs, layer.number)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
+    return _pytorch.gradients(gy, input, weight, needs, layer)
 
 
 def _below(operator: torch._ops.OpOverload, *args: Any) -> Tensor:
@@ -152,10 +164,19 @@ def _below(operator: torch._ops.OpOverload, *args: Any) -> Tensor:
     if _functorch_active():
         # A Function runs its forward with gradients off, which is meant for its own level of torch.func. The
         # levels beneath still want theirs.
-        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), _below_autograd():
-            return operator(*args)
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+            return _run(operator, args)
+    return _run(operator, args)
+
+
+def _run(operator: torch._ops.OpOverload, args: tuple) -> Tensor:
+    """An operator, beneath autograd; by PyTorch where the library's call fails."""
     with _below_autograd():
-        return operator(*args)
+        try:
+            return operator(*args)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
+        return _BY_PYTORCH[operator](*args)
 
 
 def _keep_for_forward_mode(ctx: Any, first: Tensor, second: Tensor) -> None:
@@ -320,8 +341,7 @@ def _register(operator: torch._ops.OpOverload, apply: Any) -> None:
     def kernel(*args: Any) -> Tensor:
         tracked = _grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args)
         if not tracked and forward_ad._current_level < 0:
-            with _below_autograd():
-                return operator(*args)
+            return _run(operator, args)
         *operands, geometry, groups, allow_tf32 = args
         layer = Layer(geometry, groups, allow_tf32)
         if not _functorch_active():

@@ -16,6 +16,12 @@ from ._layer import Layer, unpack
 _WORDS = "tconv: the call failed"
 
 
+def unless_failed(error: RuntimeError) -> None:
+    """Raises an error that PyTorch has no better words for."""
+    if _WORDS not in str(error):
+        raise error
+
+
 def conv_transpose(
     error: RuntimeError, input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer
 ) -> Tensor:
@@ -27,15 +33,5 @@ def conv_transpose(
         stride, padding, output_padding, dilation = unpack(layer.geometry)
         pytorch = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(stride) - 1]
         return pytorch(input, weight, bias, stride, padding, output_padding, layer.groups, dilation)
-    if _WORDS not in str(error):
-        raise error
+    unless_failed(error)
     return _pytorch.conv_transpose(input, weight, bias, layer)
-
-
-def backward(
-    error: RuntimeError, gy: Tensor, input: Tensor, weight: Tensor, needs: tuple[bool, bool, bool], layer: Layer
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The layer's gradients by PyTorch, where the library's call ended in ``error``."""
-    if _WORDS not in str(error):
-        raise error
-    return _pytorch.gradients(gy, input, weight, needs, layer)

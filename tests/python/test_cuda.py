@@ -322,6 +322,10 @@ def test_memory_that_runs_out_is_pytorchs_error(half_a_gigabyte):
         module(x)
     with pytest.raises(torch.OutOfMemoryError), torch.autocast("cuda", torch.bfloat16):
         module(torch.cat([x, x], -1))
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.compile(module, backend="aot_eager")(x)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.func.vmap(lambda x: tconv.conv_transpose1d(x, w, stride=4))(x[None])
     assert tconv.conv_transpose1d(small, w, stride=4).isfinite().all()
 
 
@@ -329,8 +333,9 @@ def test_memory_that_runs_out_in_backward_is_pytorchs_error(half_a_gigabyte):
     x = torch.randn(1, 256, 1 << 20, device="cuda", requires_grad=True)  # and a gradient of 1 GiB
     y = tconv.conv_transpose1d(x, torch.randn(256, 1, 1, device="cuda"))
     half_a_gigabyte()
-    with pytest.raises(torch.OutOfMemoryError):
-        y.sum().backward()
+    for create_graph in (False, True):
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.autograd.grad(y.sum(), x, retain_graph=True, create_graph=create_graph)
 
 
 def run_script(script, **environment):
