@@ -14,7 +14,7 @@ from . import _autocast
 from ._autograd import PLAIN, autocast_enabled, eager_conv_transpose, needs_dispatcher, watched
 from ._layer import Integers, numbered_layer, pack
 from ._library import CONV_TRANSPOSE
-from ._precision import Precision, allow_tf32
+from ._precision import Precision, allow_tf32, check_precision
 from ._pytorch import VERBOSE
 
 __all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
@@ -135,7 +135,8 @@ def _general_conv_transpose(
     _check_types(dims, input, weight, bias, groups)
     if not isinstance(groups, (int, torch.SymInt)):
         groups = index(groups)
-    tf32 = allow_tf32(precision) and input.is_cuda
+    check_precision(precision)
+    tf32 = input.is_cuda and allow_tf32(precision)
     served = input.is_cpu or input.is_cuda or input.is_meta
     dense = all(t is None or t.layout is _STRIDED for t in (input, weight, bias))
     if not served or input.dtype not in _DTYPES or not dense:

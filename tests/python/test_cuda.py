@@ -286,6 +286,15 @@ def test_compile(backend):
             module.weight.mul_(0.5)  # a graph must not go on with the old weight
 
 
+def test_a_compiled_model_follows_the_tf32_switch():
+    torch._dynamo.reset()
+    x, w = torch.randn(4, 64, 128, device="cuda"), torch.randn(64, 64, 4, device="cuda")
+    compiled = torch.compile(lambda x: tconv.conv_transpose1d(x, w, stride=2), fullgraph=True, backend="aot_eager")
+    for allowed in (True, False, True):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+            assert torch.equal(compiled(x), tconv.conv_transpose1d(x, w, stride=2))
+
+
 def test_export():
     module = tconv.nn.ConvTranspose1d(32, 16, 4, 2, 1).cuda()
     x = torch.randn(2, 32, 9, device="cuda")
