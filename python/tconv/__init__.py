@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from . import _autocast, _fake, _flops, _vmap, cpu_memory, nn
 from .convert import Report, convert, revert
+from .decompositions import decompositions
 from .export import export
 from .freeze import freeze, unfreeze
 from .functional import conv_transpose1d, conv_transpose2d, conv_transpose3d
@@ -26,6 +27,7 @@ __all__ = [
     "conv_transpose3d",
     "convert",
     "cpu_memory",
+    "decompositions",
     "export",
     "freeze",
     "nn",
