@@ -1,4 +1,4 @@
-// What PyTorch's own operators compute on CUDA tensors; the gradients are declared in kernels.hpp.
+// What PyTorch's own operator computes on CUDA tensors.
 #pragma once
 
 #include "kernels.hpp"
@@ -8,7 +8,7 @@ namespace tconv::pytorch::cuda {
 
 /// The layer by PyTorch's operator. Says why, once, in a warning.
 TorchTensor fallback_conv_transpose(const TorchTensor& input, const TorchTensor& weight,
-                                    const OptionalTensor& bias, const Problem& problem, bool allow_tf32,
-                                    const std::string& why);
+                                    const OptionalTensor& bias, const Integers& geometry, const Problem& problem,
+                                    bool allow_tf32, const std::string& why);
 
 }  // namespace tconv::pytorch::cuda

@@ -89,7 +89,7 @@ TorchTensor forward(const TorchTensor& input, const TorchTensor& weight, const O
     if (!prepared || !leaves_pytorch(error)) throw;
     refusal = error.what();  // strides not seen before, say, that need a kernel which cannot be compiled
   }
-  return fallback_conv_transpose(input, weight, bias, prepared->problem, allow_tf32, refusal);
+  return fallback_conv_transpose(input, weight, bias, geometry, prepared->problem, allow_tf32, refusal);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 //   conv_transpose_grad_input   C: gx = Σ gy·w, the adjoint of T in x
 //   conv_transpose_grad_weight  W: gw = Σ x·gy, the adjoint of T in w
 //   conv_transpose_grad_bias    gb = Σ gy, with the weight for the layer's sizes
+//
+// CUDA has the first only: the gradients there are PyTorch's own operators (python/tconv/_pytorch.py).
 #pragma once
 
 #include <optional>
@@ -35,13 +37,6 @@ TorchTensor conv_transpose(const TorchTensor& input, const TorchTensor& weight, 
 /// the layer's, see layer_table.hpp.
 TorchTensor conv_transpose_kept(const TorchTensor& input, const TorchTensor& weight, const OptionalTensor& bias,
                                 std::int64_t number, std::int64_t ticket, bool frozen);
-TorchTensor conv_transpose_grad_input(const TorchTensor& grad_output, const TorchTensor& weight,
-                                      const Integers& geometry, std::int64_t groups, bool allow_tf32);
-TorchTensor conv_transpose_grad_weight(const TorchTensor& input, const TorchTensor& grad_output,
-                                       const Integers& kernel_size, const Integers& geometry, std::int64_t groups,
-                                       bool allow_tf32);
-TorchTensor conv_transpose_grad_bias(const TorchTensor& grad_output, const TorchTensor& weight,
-                                     const Integers& geometry, std::int64_t groups);
 }  // namespace cuda
 
 }  // namespace tconv::pytorch

@@ -54,11 +54,13 @@ class LruCache {
       }
     }
     Value value = make();
+    std::list<Entry> fresh;  // what may fail, fails before anything is kept
+    fresh.push_front({nullptr, value});
     const std::lock_guard lock(mutex_);
-    const auto [place, is_new] = index_.try_emplace(key);
+    const auto [place, is_new] = index_.try_emplace(key, fresh.begin());
     if (is_new) {
-      entries_.push_front({&place->first, value});
-      place->second = entries_.begin();
+      fresh.front().key = &place->first;
+      entries_.splice(entries_.begin(), fresh);
       if (entries_.size() > capacity_) {
         index_.erase(index_.find(*entries_.back().key));
         entries_.pop_back();

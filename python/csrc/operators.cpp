@@ -37,6 +37,11 @@ STABLE_TORCH_LIBRARY(tconv, library) {
   library.def(
       "_conv_transpose_kept(Tensor input, Tensor weight, Tensor? bias, int layer, int ticket, bool frozen) "
       "-> Tensor");
+
+  // The layer where the CUDA engine cannot be used; its kernel is python/tconv/_pytorch.py's.
+  library.def(
+      "_conv_transpose_by_pytorch(Tensor input, Tensor weight, Tensor? bias, int[] geometry, int groups, "
+      "bool allow_tf32) -> Tensor");
 }
 
 namespace {
@@ -60,17 +65,16 @@ TorchTensor forward(const TorchTensor& input, const TorchTensor& weight, const O
   return kernel(input, weight, bias, layer.geometry, layer.groups, layer.allow_tf32);
 }
 
-template <auto kernel>
 TorchTensor grad_input(const TorchTensor& grad_output, const TorchTensor& weight, std::int64_t number) {
   const auto& layer = layer_of(number);
-  return kernel(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32);
+  return cpu::conv_transpose_grad_input(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32);
 }
 
-template <auto kernel>
 TorchTensor grad_weight(const TorchTensor& input, const TorchTensor& grad_output, const Integers& kernel_size,
                         std::int64_t number) {
   const auto& layer = layer_of(number);
-  return kernel(input, grad_output, kernel_size, layer.geometry, layer.groups, layer.allow_tf32);
+  return cpu::conv_transpose_grad_weight(input, grad_output, kernel_size, layer.geometry, layer.groups,
+                                         layer.allow_tf32);
 }
 
 /// A gradient in the memory format of PyTorch's: that of the layer's output, whatever the format of grad_output.
@@ -84,24 +88,22 @@ TorchTensor in_format(const TorchTensor& gradient, bool channels_last) {
   return torch::stable::copy_(result, gradient);
 }
 
-template <auto grad_input_kernel, auto grad_weight_kernel, auto grad_bias_kernel>
 std::tuple<OptionalTensor, OptionalTensor, OptionalTensor> backward(const TorchTensor& grad_output,
                                                                     const TorchTensor& input,
                                                                     const TorchTensor& weight, bool needs_input,
                                                                     bool needs_weight, bool needs_bias,
                                                                     std::int64_t number) {
-  const auto& layer = layer_of(number);
   const auto sizes = weight.sizes();
   const bool last = tconv::pytorch::is_channels_last(input) || tconv::pytorch::is_channels_last(weight);
   OptionalTensor for_input, for_weight, for_bias;
-  if (needs_input)
-    for_input =
-        in_format(grad_input_kernel(grad_output, weight, layer.geometry, layer.groups, layer.allow_tf32), last);
+  if (needs_input) for_input = in_format(grad_input(grad_output, weight, number), last);
   if (needs_weight)
-    for_weight = in_format(grad_weight_kernel(input, grad_output, Integers(sizes.begin() + 2, sizes.end()),
-                                              layer.geometry, layer.groups, layer.allow_tf32),
-                           last);
-  if (needs_bias) for_bias = grad_bias_kernel(grad_output, weight, layer.geometry, layer.groups);
+    for_weight =
+        in_format(grad_weight(input, grad_output, Integers(sizes.begin() + 2, sizes.end()), number), last);
+  if (needs_bias) {
+    const auto& layer = layer_of(number);
+    for_bias = cpu::conv_transpose_grad_bias(grad_output, weight, layer.geometry, layer.groups);
+  }
   return {for_input, for_weight, for_bias};
 }
 
@@ -116,22 +118,14 @@ STABLE_TORCH_LIBRARY_IMPL(tconv, CPU, library) {
   library.impl("conv_transpose_grad_input", TORCH_BOX(&cpu::conv_transpose_grad_input));
   library.impl("conv_transpose_grad_weight", TORCH_BOX(&cpu::conv_transpose_grad_weight));
   library.impl("_conv_transpose", TORCH_BOX(&forward<cpu::conv_transpose>));
-  library.impl("_conv_transpose_grad_input", TORCH_BOX(&grad_input<cpu::conv_transpose_grad_input>));
-  library.impl("_conv_transpose_grad_weight", TORCH_BOX(&grad_weight<cpu::conv_transpose_grad_weight>));
-  library.impl("_conv_transpose_backward",
-               TORCH_BOX((&backward<cpu::conv_transpose_grad_input, cpu::conv_transpose_grad_weight,
-                                    cpu::conv_transpose_grad_bias>)));
+  library.impl("_conv_transpose_grad_input", TORCH_BOX(&grad_input));
+  library.impl("_conv_transpose_grad_weight", TORCH_BOX(&grad_weight));
+  library.impl("_conv_transpose_backward", TORCH_BOX(&backward));
 }
 
+// The gradients of CUDA tensors are PyTorch's own operators: python/tconv/_pytorch.py.
 STABLE_TORCH_LIBRARY_IMPL(tconv, CUDA, library) {
   library.impl("conv_transpose", TORCH_BOX(&cuda::conv_transpose));
-  library.impl("conv_transpose_grad_input", TORCH_BOX(&cuda::conv_transpose_grad_input));
-  library.impl("conv_transpose_grad_weight", TORCH_BOX(&cuda::conv_transpose_grad_weight));
   library.impl("_conv_transpose", TORCH_BOX(&forward<cuda::conv_transpose>));
   library.impl("_conv_transpose_kept", TORCH_BOX(&cuda::conv_transpose_kept));
-  library.impl("_conv_transpose_grad_input", TORCH_BOX(&grad_input<cuda::conv_transpose_grad_input>));
-  library.impl("_conv_transpose_grad_weight", TORCH_BOX(&grad_weight<cuda::conv_transpose_grad_weight>));
-  library.impl("_conv_transpose_backward",
-               TORCH_BOX((&backward<cuda::conv_transpose_grad_input, cuda::conv_transpose_grad_weight,
-                                    cuda::conv_transpose_grad_bias>)));
 }

@@ -1,8 +1,9 @@
 """tconv: transposed convolutions for PyTorch.
 
-Three ways in, from the least to the most of your code changed::
+Four ways in, from the least to the most of your code changed::
 
     tconv.convert(model)                          # every transposed convolution of a model, in place
+    with tconv.patched(): y = model(x)            # calls of torch.nn.functional.conv_transpose1d as well
     layer = tconv.nn.ConvTranspose1d(512, 256, 16, stride=8, padding=4)
     y = tconv.conv_transpose1d(x, weight, bias, stride=8, padding=4)
 
@@ -13,9 +14,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from . import _autocast, _fake, _flops, _vmap, cpu_memory, nn
 from .convert import Report, convert, revert
+from .decompositions import decompositions
 from .export import export
 from .freeze import freeze, unfreeze
 from .functional import conv_transpose1d, conv_transpose2d, conv_transpose3d
+from .patched import patched
 
 __all__ = [
     "Report",
@@ -24,9 +27,11 @@ __all__ = [
     "conv_transpose3d",
     "convert",
     "cpu_memory",
+    "decompositions",
     "export",
     "freeze",
     "nn",
+    "patched",
     "revert",
     "unfreeze",
 ]

@@ -21,7 +21,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 from torch.autograd.function import Function
 
-from . import _retry
+from . import _pytorch, _retry
 from ._layer import Layer, memory_format_of
 from ._library import (
     CONV_TRANSPOSE,
@@ -39,31 +39,43 @@ _below_autograd = torch._C._AutoDispatchBelowAutograd
 _grad_enabled = torch.is_grad_enabled
 _compiling = torch.compiler.is_compiling
 _functorch_active = torch._C._are_functorch_transforms_active
-_autocast_enabled = torch._C._is_any_autocast_enabled
+autocast_enabled = torch._C._is_any_autocast_enabled
+_without_autocast = torch._C._DisableAutocast
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _tracing_state = torch._C._get_tracing_state
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
+
+_BY_PYTORCH = {
+    CONV_TRANSPOSE: _pytorch.conv_transpose_kernel,
+    GRAD_INPUT: _pytorch.grad_input_kernel,
+    GRAD_WEIGHT: _pytorch.grad_weight_kernel,
+}
 
 PLAIN = (Tensor, torch.nn.Parameter)
 """The types eager calls are made with; everything else is a subclass that wants to see the operators."""
 
 
-def needs_dispatcher() -> bool:
-    """Whether something between the caller and the kernels must see the call."""
+def watched() -> bool:
+    """Whether something between the caller and the kernels, other than autocast, must see the call."""
     return (
         _compiling()
         or _functorch_active()
-        or _autocast_enabled()
         or _dispatch_modes() > 0
         or forward_ad._current_level >= 0
         or _tracing_state() is not None
     )
 
 
+def needs_dispatcher() -> bool:
+    """Whether something between the caller and the kernels must see the call."""
+    return watched() or autocast_enabled()
+
+
 def conv_transpose(input: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer) -> Tensor:
-    """T: the transposed convolution itself."""
-    if layer.number is None or type(input) is not Tensor or type(weight) not in PLAIN or needs_dispatcher():
-        return CONV_TRANSPOSE(input, weight, bias, layer.geometry, layer.groups, layer.allow_tf32)
+    """T, as a part of derivatives. Autocast has been seen to: they have the dtype the layer was run in."""
+    if layer.number is None or type(input) is not Tensor or type(weight) not in PLAIN or watched():
+        with _without_autocast():
+            return CONV_TRANSPOSE(input, weight, bias, layer.geometry, layer.groups, layer.allow_tf32)
     return eager_conv_transpose(input, weight, bias, layer)
 
 
@@ -73,38 +85,78 @@ def eager_conv_transpose(
     bias: Tensor | None,
     layer: Layer,
     owner: torch.nn.Module | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """T of plain tensors, with nobody watching. ``owner`` is the module whose parameter the weight is."""
+    """T of plain tensors, with nobody watching.
+
+    ``owner`` is the module whose parameter the weight is. ``dtype`` is what autocast wants the weight in, the one
+    operand that may be kept in it.
+    """
     try:
         if _grad_enabled() and (
             weight.requires_grad or input.requires_grad or (bias is not None and bias.requires_grad)
         ):
             if owner is not None:
                 let_go(owner)
-            return _apply_conv_transpose(input, weight, bias, layer)
+            return _apply_conv_transpose(input, weight if dtype is None else weight.to(dtype), bias, layer)
         if owner is not None and input.is_cuda:
-            return run_keeping(owner, input, weight, bias, layer.number)
-        return run_conv_transpose(input, weight, bias, layer.number)
+            return run_keeping(owner, input, weight, bias, layer.number, dtype)
+        return run_conv_transpose(input, weight if dtype is None else weight.to(dtype), bias, layer.number)
     except RuntimeError as error:
-        return _retry.conv_transpose(error, input, weight, bias, layer)
+        return _retry.conv_transpose(error, input, weight if dtype is None else weight.to(dtype), bias, layer)
 
 
 def grad_input(gy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
     """C: the adjoint of T in its input."""
-    if layer.number is None or type(gy) is not Tensor or type(weight) not in PLAIN or needs_dispatcher():
+    if layer.number is None or type(gy) is not Tensor or type(weight) not in PLAIN or watched():
         return GRAD_INPUT(gy, weight, layer.geometry, layer.groups, layer.allow_tf32)
     if _grad_enabled() and (gy.requires_grad or weight.requires_grad):
         return _apply_grad_input(gy, weight, layer)
-    return run_grad_input(gy, weight, layer.number)
+    return _run_grad_input(gy, weight, layer)
 
 
 def grad_weight(input: Tensor, gy: Tensor, kernel_size: Sequence[int], layer: Layer) -> Tensor:
     """W: the adjoint of T in its weight."""
-    if layer.number is None or type(input) is not Tensor or type(gy) is not Tensor or needs_dispatcher():
+    if layer.number is None or type(input) is not Tensor or type(gy) is not Tensor or watched():
         return GRAD_WEIGHT(input, gy, kernel_size, layer.geometry, layer.groups, layer.allow_tf32)
     if _grad_enabled() and (input.requires_grad or gy.requires_grad):
         return _apply_grad_weight(input, gy, kernel_size, layer)
-    return run_grad_weight(input, gy, kernel_size, layer.number)
+    return _run_grad_weight(input, gy, kernel_size, layer)
+
+
+def _has_gradients(tensor: Tensor) -> bool:
+    """Whether tconv's engine for a tensor has gradients; where it has none, PyTorch's operators compute them."""
+    return tensor.is_cpu
+
+
+def _run_grad_input(gy: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+    if _has_gradients(gy):
+        try:
+            return run_grad_input(gy, weight, layer.number)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
+    return _pytorch.grad_input(gy, weight, layer)
+
+
+def _run_grad_weight(input: Tensor, gy: Tensor, kernel_size: Sequence[int], layer: Layer) -> Tensor:
+    if _has_gradients(gy):
+        try:
+            return run_grad_weight(input, gy, kernel_size, layer.number)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
+    return _pytorch.grad_weight(input, gy, kernel_size, layer)
+
+
+def _run_backward(
+    gy: Tensor, input: Tensor, weight: Tensor, needs: tuple[bool, bool, bool], layer: Layer
+) -> tuple:
+    """All gradients of the layer at once."""
+    if _has_gradients(gy):
+        try:
+            return run_backward(gy, input, weight, *needs, layer.number)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
+    return _pytorch.gradients(gy, input, weight, needs, layer)
 
 
 def _below(operator: torch._ops.OpOverload, *args: Any) -> Tensor:
@@ -112,10 +164,19 @@ def _below(operator: torch._ops.OpOverload, *args: Any) -> Tensor:
     if _functorch_active():
         # A Function runs its forward with gradients off, which is meant for its own level of torch.func. The
         # levels beneath still want theirs.
-        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), _below_autograd():
-            return operator(*args)
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+            return _run(operator, args)
+    return _run(operator, args)
+
+
+def _run(operator: torch._ops.OpOverload, args: tuple) -> Tensor:
+    """An operator, beneath autograd; by PyTorch where the library's call fails."""
     with _below_autograd():
-        return operator(*args)
+        try:
+            return operator(*args)
+        except RuntimeError as error:
+            _retry.unless_failed(error)
+        return _BY_PYTORCH[operator](*args)
 
 
 def _keep_for_forward_mode(ctx: Any, first: Tensor, second: Tensor) -> None:
@@ -174,19 +235,15 @@ class _ConvTranspose(Function):
     def backward(ctx: Any, gy: Tensor) -> tuple:
         input, weight = ctx.saved_tensors
         needs_input, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        number = ctx.layer.number
         if (
-            number is not None
+            ctx.layer.number is not None
             and type(gy) is Tensor
             and not _grad_enabled()
-            and not needs_dispatcher()
+            and not watched()
             and not _is_batched(gy)  # by autograd.grad(…, is_grads_batched=True), which is not torch.func's vmap
         ):
             needs = (needs_input, needs_weight, needs_bias)
-            try:
-                return (*run_backward(gy, input, weight, *needs, number), None)
-            except RuntimeError as error:
-                return (*_retry.backward(error, gy, input, weight, needs, ctx.layer), None)
+            return (*_run_backward(gy, input, weight, needs, ctx.layer), None)
         gradients = (
             grad_input(gy, weight, ctx.layer) if needs_input else None,
             grad_weight(input, gy, weight.shape[2:], ctx.layer) if needs_weight else None,
@@ -215,7 +272,7 @@ class _GradInput(Function):
         ctx.save_for_backward(gy, weight)
         ctx.layer = layer
         if layer.number is not None:
-            return run_grad_input(gy, weight, layer.number)
+            return _run_grad_input(gy, weight, layer)
         _keep_for_forward_mode(ctx, gy, weight)
         return _below(GRAD_INPUT, gy, weight, layer.geometry, layer.groups, layer.allow_tf32)
 
@@ -247,7 +304,7 @@ class _GradWeight(Function):
         ctx.layer = layer
         ctx.kernel_size = kernel_size
         if layer.number is not None:
-            return run_grad_weight(input, gy, kernel_size, layer.number)
+            return _run_grad_weight(input, gy, kernel_size, layer)
         _keep_for_forward_mode(ctx, input, gy)
         return _below(GRAD_WEIGHT, input, gy, kernel_size, layer.geometry, layer.groups, layer.allow_tf32)
 
@@ -284,8 +341,7 @@ def _register(operator: torch._ops.OpOverload, apply: Any) -> None:
     def kernel(*args: Any) -> Tensor:
         tracked = _grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args)
         if not tracked and forward_ad._current_level < 0:
-            with _below_autograd():
-                return operator(*args)
+            return _run(operator, args)
         *operands, geometry, groups, allow_tf32 = args
         layer = Layer(geometry, groups, allow_tf32)
         if not _functorch_active():

@@ -1,7 +1,8 @@
 """Fake kernels: the sizes, strides and refusals of the operators, without their work.
 
 ``torch.compile`` and ``torch.export`` run these instead of the real kernels, with sizes that may be symbols.
-The refusals repeat those of ``python/csrc/problem.cpp``, which eager calls meet.
+The refusals repeat those of ``python/csrc/problem.cpp``, which eager calls meet. One is left to the kernels:
+whether ``grad_output`` has a size the layer can have. In a graph it has, and to ask it of symbols would tie them.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,17 @@ from torch import Tensor
 from ._layer import input_size, memory_format_of, output_size, unpack
 from ._library import CONV_TRANSPOSE, EAGER, GRAD_INPUT, GRAD_WEIGHT
 
+_DTYPES = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 
-def _check(condition: bool, message: str) -> None:
-    if not condition:
-        raise RuntimeError(message)
+
+def _check(condition: bool | torch.SymBool, message: str) -> None:
+    if condition is not True:
+        torch._check(condition, lambda: message)  # of a size that is not known yet, when it is
+
+
+def _check_positive(name: str, sizes: Sequence[int]) -> None:
+    for dim, size in enumerate(sizes):
+        _check(size > 0, f"{name} must be positive, got {size} in dimension {dim}")
 
 
 def _check_same_kind(name: str, tensor: Tensor, reference_name: str, reference: Tensor) -> None:
@@ -28,6 +36,7 @@ def _check_same_kind(name: str, tensor: Tensor, reference_name: str, reference: 
         f"expected {name} and {reference_name} to have the same dtype, but {name} is {tensor.dtype} and "
         f"{reference_name} is {reference.dtype}",
     )
+    _check(tensor.dtype in _DTYPES, "tconv's operators take float32, float64, float16 and bfloat16 tensors only")
 
 
 def _check_geometry(geometry: Sequence[int], groups: int) -> int:
@@ -61,6 +70,8 @@ def _check_rank(name: str, tensor: Tensor, dims: int) -> None:
 
 def _check_weight(weight: Tensor, dims: int, groups: int) -> None:
     _check_rank("weight", weight, dims)
+    for size in weight.shape:
+        _check(size > 0, f"non-empty weight tensor expected, but got weight of size {list(weight.shape)}")
     _check(
         weight.shape[0] % groups == 0,
         f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
@@ -101,20 +112,52 @@ def _conv_transpose(
             f"Given transposed=1, weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
             f"{out_channels} elements, but got bias of size {list(bias.shape)} instead",
         )
+    _check_positive("input size", input.shape[2:])
     spatial = output_size(geometry, input.shape[2:], weight.shape[2:])
-    for size in spatial:
-        _check(size >= 0, f"Calculated output size per channel: {spatial}. Output size is too small")
+    for dim, size in enumerate(spatial):
+        _check(size >= 0, f"the output would have no elements in dimension {dim}: its size would be {size}")
     return _empty(input, [input.shape[0], out_channels, *spatial], input, weight)
 
 
-def _grad_input(gy: Tensor, weight: Tensor, geometry: Sequence[int], groups: int, allow_tf32: bool) -> Tensor:
+def grad_input_sizes(gy: Tensor, weight: Tensor, geometry: Sequence[int], groups: int) -> list[int]:
+    """Sizes of the gradient in the input, or a refusal."""
     _check_same_kind("weight", weight, "grad_output", gy)
     dims = _check_geometry(geometry, groups)
     _check_rank("grad_output", gy, dims)
     _check_weight(weight, dims, groups)
     _check_channels("grad_output", gy, weight.shape[1] * groups, weight)
-    spatial = input_size(geometry, gy.shape[2:], weight.shape[2:])
-    return _empty(gy, [gy.shape[0], weight.shape[0], *spatial], gy, weight)
+    return [gy.shape[0], weight.shape[0], *input_size(geometry, gy.shape[2:], weight.shape[2:])]
+
+
+def _grad_input(gy: Tensor, weight: Tensor, geometry: Sequence[int], groups: int, allow_tf32: bool) -> Tensor:
+    return _empty(gy, grad_input_sizes(gy, weight, geometry, groups), gy, weight)
+
+
+def grad_weight_sizes(
+    input: Tensor, gy: Tensor, kernel_size: Sequence[int], geometry: Sequence[int], groups: int
+) -> list[int]:
+    """Sizes of the gradient in the weight, or a refusal."""
+    _check_same_kind("grad_output", gy, "input", input)
+    dims = _check_geometry(geometry, groups)
+    _check_rank("input", input, dims)
+    _check_rank("grad_output", gy, dims)
+    _check(
+        len(kernel_size) == dims,
+        f"expected kernel_size to have {dims} values, but got {list(kernel_size)}",
+    )
+    _check_positive("kernel", kernel_size)
+    _check_positive("input size", input.shape[2:])
+    for name, tensor in (("in_channels", input), ("out_channels", gy)):
+        channels = tensor.shape[1]
+        _check(
+            channels % groups == 0,
+            f"{name} must be divisible by groups, got {channels} channels in {groups} groups",
+        )
+    _check(
+        gy.shape[0] == input.shape[0],
+        f"grad_output of size {list(gy.shape)} is not the output for input of size {list(input.shape)}",
+    )
+    return [input.shape[1], gy.shape[1] // groups, *kernel_size]
 
 
 def _grad_weight(
@@ -125,15 +168,7 @@ def _grad_weight(
     groups: int,
     allow_tf32: bool,
 ) -> Tensor:
-    _check_same_kind("grad_output", gy, "input", input)
-    dims = _check_geometry(geometry, groups)
-    _check_rank("input", input, dims)
-    _check_rank("grad_output", gy, dims)
-    _check(
-        gy.shape[0] == input.shape[0],
-        f"grad_output of size {list(gy.shape)} is not the output for input of size {list(input.shape)}",
-    )
-    return _empty(input, [input.shape[1], gy.shape[1] // groups, *kernel_size], input, gy)
+    return _empty(input, grad_weight_sizes(input, gy, kernel_size, geometry, groups), input, gy)
 
 
 torch.library.register_fake(CONV_TRANSPOSE, _conv_transpose)

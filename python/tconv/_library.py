@@ -11,7 +11,8 @@ operator                  computes                           is
 ========================  =================================  ==================================
 
 All three take the layer's geometry as one list, see :mod:`tconv._layer`. The ``run_`` functions are the same
-for eager calls: they take a layer's number, and nothing stands between them and the kernels.
+for eager calls: they take a layer's number, and nothing stands between them and the kernels. Those for gradients
+have kernels for CPU tensors alone; the gradients of CUDA tensors are in :mod:`tconv._pytorch`.
 """
 
 import ctypes
@@ -37,7 +38,7 @@ LIBRARY = torch.library.Library("tconv", "IMPL")
 
 layer_number = torch.ops.tconv._layer_number.default
 
-EAGER = ("", "_grad_input", "_grad_weight", "_backward", "_kept")
+EAGER = ("", "_grad_input", "_grad_weight", "_backward", "_kept", "_by_pytorch")
 """What the names of the operators for eager calls end with."""
 
 for _name in EAGER:

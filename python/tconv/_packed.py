@@ -11,6 +11,9 @@ has when its mode is set, even to the one it has, and when it runs with gradient
 
 Nor is anything kept for CUDA graphs: they pack what the weight holds when they are replayed, unless the module
 is frozen (:mod:`tconv.freeze`).
+
+Under autocast what is packed is the weight in autocast's dtype, a tensor of its own. It is kept with the ticket of
+the weight it was made of, by the same rules: for the stream it was made on, for all where the module is frozen.
 """
 
 from itertools import count
@@ -21,12 +24,20 @@ from torch import Tensor
 from ._library import forget_packed, run_conv_transpose, run_conv_transpose_kept
 
 _numbers = count()
+_MAX_CASTS = 8
+"""Dtypes times streams of one weight. Few have more than one."""
+
+
+def _current_stream(weight: Tensor) -> tuple[torch.cuda.Stream, bool]:
+    """The stream of a call, and whether it is being captured in a CUDA graph."""
+    with torch.cuda.device_of(weight):
+        return torch.cuda.current_stream(), torch.cuda.is_current_stream_capturing()
 
 
 class Ticket:
     """One weight with one content."""
 
-    __slots__ = ("_memory", "address", "number", "version", "weight")
+    __slots__ = ("_memory", "address", "casts", "number", "version", "weight")
 
     def __init__(self, weight: Tensor) -> None:
         self.number = next(_numbers)
@@ -34,9 +45,27 @@ class Ticket:
         self.version = weight._version
         self.address = weight.data_ptr()
         self._memory = weight.detach()  # as long as it is held, no other content can come to lie at the address
+        self.casts: dict[tuple, Ticket] = {}
 
     def stands_for(self, weight: Tensor) -> bool:
         return self.weight is weight and self.version == weight._version and self.address == weight.data_ptr()
+
+    def cast(self, dtype: torch.dtype, frozen: bool) -> "Ticket | None":
+        """The ticket of the weight in another dtype; None where it can be neither found nor kept."""
+        stream, capturing = _current_stream(self.weight)
+        if capturing and not frozen:
+            return None  # a graph casts what the weight holds when it is replayed
+        key = (dtype, None if frozen else stream.cuda_stream)
+        found = self.casts.get(key)
+        if found is None and not capturing:
+            with torch.inference_mode(False), torch.no_grad():
+                found = Ticket(self.weight.detach().to(dtype))
+            if frozen:
+                stream.synchronize()
+            elif len(self.casts) >= _MAX_CASTS:
+                self.casts.pop(next(iter(self.casts)), None)
+            self.casts[key] = found
+        return found
 
     def __del__(self, forget: object = forget_packed) -> None:
         forget(self.number)
@@ -78,15 +107,22 @@ def let_go(module: torch.nn.Module) -> None:
 
 
 def run_keeping(
-    module: torch.nn.Module, input: Tensor, weight: Tensor, bias: Tensor | None, number: int
+    module: torch.nn.Module,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    number: int,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The layer of a module, without gradients; the weight packed once where that may be."""
+    """The layer of a module, without gradients; the weight cast to ``dtype`` and packed once where that may be."""
     packed = module._packed
     if packed is None and not module.training:
         packed = module._packed = PackedWeight()
-    if packed is None or (module.training and not packed.frozen):
-        return run_conv_transpose(input, weight, bias, number)
-    ticket = packed.ticket_for(weight)
+    ticket = None
+    if packed is not None and (packed.frozen or not module.training):
+        ticket = packed.ticket_for(weight)
+    if ticket is not None and dtype is not None:
+        ticket = ticket.cast(dtype, packed.frozen)
     if ticket is None:
-        return run_conv_transpose(input, weight, bias, number)
-    return run_conv_transpose_kept(input, weight, bias, number, ticket.number, packed.frozen)
+        return run_conv_transpose(input, weight if dtype is None else weight.to(dtype), bias, number)
+    return run_conv_transpose_kept(input, ticket.weight, bias, number, ticket.number, packed.frozen)

@@ -10,9 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from . import _pytorch
 from ._layer import Layer, unpack
 
 _WORDS = "tconv: the call failed"
+
+
+def unless_failed(error: RuntimeError) -> None:
+    """Raises an error that PyTorch has no better words for."""
+    if _WORDS not in str(error):
+        raise error
 
 
 def conv_transpose(
@@ -22,47 +29,9 @@ def conv_transpose(
 
     Weights that are not dense no kernel of the library takes, and PyTorch says so in its own words.
     """
-    stride, padding, output_padding, dilation = unpack(layer.geometry)
     if weight.layout is not torch.strided or (bias is not None and bias.layout is not torch.strided):
+        stride, padding, output_padding, dilation = unpack(layer.geometry)
         pytorch = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[len(stride) - 1]
         return pytorch(input, weight, bias, stride, padding, output_padding, layer.groups, dilation)
-    if _WORDS not in str(error):
-        raise error
-    return torch.ops.aten._convolution(
-        input,
-        weight,
-        bias,
-        stride,
-        padding,
-        dilation,
-        True,
-        output_padding,
-        layer.groups,
-        False,  # benchmark
-        False,  # deterministic
-        True,  # cudnn_enabled
-        layer.allow_tf32,
-    )
-
-
-def backward(
-    error: RuntimeError, gy: Tensor, input: Tensor, weight: Tensor, needs: tuple[bool, bool, bool], layer: Layer
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The layer's gradients by PyTorch, where the library's call ended in ``error``."""
-    if _WORDS not in str(error):
-        raise error
-    stride, padding, output_padding, dilation = unpack(layer.geometry)
-    gradients = torch.ops.aten.convolution_backward(
-        gy,
-        input,
-        weight,
-        [weight.shape[1] * layer.groups],
-        stride,
-        padding,
-        dilation,
-        True,
-        output_padding,
-        layer.groups,
-        list(needs),
-    )
-    return tuple(g if needed else None for g, needed in zip(gradients, needs, strict=True))
+    unless_failed(error)
+    return _pytorch.conv_transpose(input, weight, bias, layer)

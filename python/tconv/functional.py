@@ -1,6 +1,5 @@
 """``conv_transpose1d``, ``2d`` and ``3d`` with the signatures and the meaning of ``torch.nn.functional``."""
 
-import os
 import sys
 from collections.abc import Callable
 from operator import index
@@ -11,16 +10,18 @@ from torch import Tensor
 from torch.fx import Proxy
 from torch.nn import functional as F
 
-from ._autograd import PLAIN, conv_transpose, eager_conv_transpose, needs_dispatcher
-from ._layer import Integers, Layer, numbered_layer, pack
-from ._precision import Precision, allow_tf32
+from . import _autocast
+from ._autograd import PLAIN, autocast_enabled, eager_conv_transpose, needs_dispatcher, watched
+from ._layer import Integers, numbered_layer, pack
+from ._library import CONV_TRANSPOSE
+from ._precision import Precision, allow_tf32, check_precision
+from ._pytorch import VERBOSE
 
 __all__ = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 _DTYPES = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
 _STRIDED = torch.strided
 _PYTORCH = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
-_VERBOSE = os.environ.get("TCONV_VERBOSE", "0") not in ("", "0")
 
 
 def conv_transpose1d(
@@ -97,7 +98,7 @@ def _conv_transpose(
         and input.dim() == dims + 2
         and input.dtype in _DTYPES
         and input.layout is _STRIDED
-        and not needs_dispatcher()
+        and not watched()
     ):
         tf32 = input.is_cuda and allow_tf32(precision)
         try:
@@ -105,6 +106,8 @@ def _conv_transpose(
         except TypeError:  # what is no integer is refused below
             pass
         else:
+            if autocast_enabled():
+                return _autocast.eager_conv_transpose(input, weight, bias, layer, owner)
             return eager_conv_transpose(input, weight, bias, layer, owner)
     return _general_conv_transpose(
         dims, input, weight, bias, stride, padding, output_padding, groups, dilation, precision
@@ -132,7 +135,8 @@ def _general_conv_transpose(
     _check_types(dims, input, weight, bias, groups)
     if not isinstance(groups, (int, torch.SymInt)):
         groups = index(groups)
-    tf32 = allow_tf32(precision) and input.is_cuda
+    check_precision(precision)
+    tf32 = input.is_cuda and allow_tf32(precision)
     served = input.is_cpu or input.is_cuda or input.is_meta
     dense = all(t is None or t.layout is _STRIDED for t in (input, weight, bias))
     if not served or input.dtype not in _DTYPES or not dense:
@@ -144,11 +148,12 @@ def _general_conv_transpose(
             f"input of size: {list(input.shape)}"
         )
     batched = input if rank == dims + 2 else input.unsqueeze(0)
-    if input.is_meta or needs_dispatcher():
-        layer = Layer(pack(dims, stride, padding, output_padding, dilation), groups, tf32)
+    if input.is_meta or needs_dispatcher() or type(input) is not Tensor or type(weight) not in PLAIN:
+        geometry = pack(dims, stride, padding, output_padding, dilation)
+        output = CONV_TRANSPOSE(batched, weight, bias, geometry, groups, tf32)
     else:
         layer = numbered_layer(dims, stride, padding, output_padding, dilation, groups, tf32)
-    output = conv_transpose(batched, weight, bias, layer)
+        output = eager_conv_transpose(batched, weight, bias, layer)
     return output if rank == dims + 2 else output.squeeze(0)
 
 
@@ -171,7 +176,7 @@ def _check_types(dims: int, input: Any, weight: Any, bias: Any, groups: Any) -> 
 
 def _by_pytorch(dims: int, input: Tensor, *args: Any) -> Tensor:
     """PyTorch's own operator, for the dtypes, devices and layouts tconv does not compute."""
-    if _VERBOSE and not torch.compiler.is_compiling():
+    if VERBOSE and not torch.compiler.is_compiling():
         print(
             f"tconv,pytorch,forward,fallback: no engine for {input.dtype} {input.layout} on {input.device.type}",
             file=sys.stderr,

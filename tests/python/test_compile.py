@@ -118,6 +118,26 @@ def test_double_backward_of_a_compiled_function_is_refused_or_right(pair):
         g.sum().backward()
 
 
+@pytest.mark.parametrize("of", ["the old switch", "the new one"])
+def test_pytorchs_tf32_switch_is_a_guard(of):
+    from tconv._precision import allow_tf32
+
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("eager")
+    compiled = torch.compile(lambda x: x + allow_tf32(None), fullgraph=True, backend=counter)
+    before = torch.backends.cudnn.allow_tf32
+    try:
+        for allowed in (True, False, True, False):
+            if of == "the old switch":
+                torch.backends.cudnn.allow_tf32 = allowed
+            else:
+                torch.backends.cudnn.conv.fp32_precision = "tf32" if allowed else "ieee"
+            assert compiled(torch.zeros(())) == allowed
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
+    assert counter.frame_count == 2
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_export(pair, strict):
     theirs, ours = pair

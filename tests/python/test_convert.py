@@ -49,6 +49,62 @@ def test_switches_every_transposed_convolution_and_says_so():
     assert type(net.one) is nn.ConvTranspose1d
 
 
+@pytest.mark.parametrize("switch", [tconv.convert, tconv.revert])
+def test_a_report_taken_for_the_model_says_what_to_do(switch):
+    report = switch(model())
+    with pytest.raises(TypeError, match="in place; go on with the model itself"):
+        report(X)
+    for use in (lambda: report.to("cpu"), lambda: report.state_dict(), lambda: report.eval()):
+        with pytest.raises(AttributeError, match="in place; go on with the model itself"):
+            use()
+    assert not hasattr(report, "forward")
+    assert copy.deepcopy(report) == pickle.loads(pickle.dumps(report)) == report
+
+
+def test_where_chooses():
+    net, asked = model(), []
+
+    def where(name, module):
+        asked.append((name, type(module)))
+        return module.stride == (2,)
+
+    report = tconv.convert(net, where=where)
+    assert asked == [("1", nn.ConvTranspose1d), ("2", nn.ConvTranspose1d)]
+    assert [name for name, _ in report.changed] == ["1"]
+    assert report.skipped == [("2", "where() does not choose it")]
+    assert type(net[1]) is tconv.nn.ConvTranspose1d
+    assert type(net[2]) is nn.ConvTranspose1d
+    report = tconv.convert(net, where=lambda name, module: name != "1")
+    assert [name for name, _ in report.changed] == ["2"]
+    assert report.skipped == []  # what is tconv's already is not left alone
+    report = tconv.revert(net, where=lambda name, module: name == "2")
+    assert [name for name, _ in report.changed] == ["2"]
+    assert [name for name, _ in report.skipped] == ["1"]
+
+
+def test_where_that_fails_leaves_the_model_as_it_was():
+    net = model()
+    with pytest.raises(KeyError):
+        tconv.convert(net, where=lambda name, module: {"1": True}[name])
+    assert type(net[1]) is nn.ConvTranspose1d
+    with pytest.raises(TypeError, match="where must be a function of a name and a module, got str"):
+        tconv.convert(net, where="decoder")
+
+
+def test_precision_of_the_layers_chosen():
+    net = model()
+    report = tconv.convert(net, where=lambda name, module: name == "1", precision="fp32")
+    assert str(report).splitlines()[1].endswith("in fp32")
+    assert net[1].precision == "fp32"
+    assert "precision" not in vars(net[2])
+    assert len(tconv.convert(net, precision="tf32")) == 1  # the other; the precision is of both
+    assert [layer.precision for layer in (net[1], net[2])] == ["tf32", "tf32"]
+    tconv.convert(net)
+    assert net[1].precision == "tf32"
+    with pytest.raises(ValueError, match="precision must be None, 'fp32' or 'tf32', got 'fp8'"):
+        tconv.convert(model(), precision="fp8")
+
+
 def test_the_model_itself_may_be_one():
     layer = nn.ConvTranspose1d(4, 4, 3)
     expected = layer(X)
@@ -72,18 +128,29 @@ def test_outputs_gradients_and_identity_stay():
 
 
 def test_hooks_stay():
-    net, calls = model(), []
-    net[1].register_forward_pre_hook(lambda module, args: calls.append("pre"))
-    net[1].register_forward_hook(lambda module, args, output: calls.append("forward"))
-    net[1].register_full_backward_hook(lambda module, gi, go: calls.append("backward"))
-    net[1].weight.register_hook(lambda g: calls.append("weight"))
-    net[1].note = "kept"
-    tconv.convert(net)
-    net(X).sum().backward()
-    assert calls == ["pre", "forward", "weight", "backward"] or sorted(calls) == sorted(
-        ["pre", "forward", "weight", "backward"]
-    )
-    assert net[1].note == "kept"
+    def calls_of(net):
+        calls = []
+        for name in ("1", "2"):
+            layer = net[int(name)]
+            layer.register_forward_pre_hook(lambda module, args, name=name: calls.append(name + " pre"))
+            layer.register_forward_hook(lambda module, args, output, name=name: calls.append(name + " forward"))
+            layer.register_full_backward_pre_hook(
+                lambda module, go, name=name: calls.append(name + " backward pre")
+            )
+            layer.register_full_backward_hook(lambda module, gi, go, name=name: calls.append(name + " backward"))
+            layer.weight.register_hook(lambda g, name=name: calls.append(name + " weight"))
+        net[1].note = "kept"
+        return calls
+
+    theirs, ours = model(), model()
+    expected, actual = calls_of(theirs), calls_of(ours)
+    tconv.convert(ours)
+    for net in (theirs, ours):
+        net(X).sum().backward()
+    assert expected[:4] == ["1 pre", "1 forward", "2 pre", "2 forward"]
+    assert len(expected) == 10
+    assert actual == expected
+    assert ours[1].note == "kept"
 
 
 @pytest.mark.parametrize("weight_norm", [old_weight_norm, new_weight_norm], ids=["hooks", "parametrization"])
@@ -252,7 +319,33 @@ def test_a_replaced_forward_is_left_alone():
     layer.forward = lambda x: original(x) * 2
     report = tconv.convert(layer)
     assert len(report) == 0
-    assert "replaced" in str(report)
+    assert "replaced by another on the module itself" in str(report)
+
+
+def with_hook(module):
+    """What accelerate's add_hook_to_module does to a module."""
+    module._hf_hook, module._old_forward = object(), module.forward
+    module.forward = lambda *args, **kwargs: module._old_forward(*args, **kwargs)
+    return module
+
+
+def test_modules_with_hooks_of_accelerate_are_left_alone_and_say_why():
+    net = model()
+    with_hook(net[1])
+    report = tconv.convert(net)
+    assert [name for name, _ in report.changed] == ["2"]
+    assert [name for name, _ in report.skipped] == ["1"]
+    assert "accelerate's hooks" in str(report)
+
+
+def test_hooks_of_accelerate_after_the_conversion():
+    net = model()
+    expected = net(X)
+    tconv.convert(net)
+    with_hook(net[1])
+    assert net[1]._old_forward.__func__ is tconv.nn.ConvTranspose1d.forward
+    torch.testing.assert_close(net(X), expected)
+    assert [name for name, _ in tconv.revert(net).skipped] == ["1"]
 
 
 def test_a_subclass_of_a_lazy_layer_becomes_tconvs():

@@ -177,6 +177,61 @@ def test_gradients_are_pytorchs(dims):
         assert relative_error(a, e) <= 1e-5
 
 
+def test_gradients_with_output_padding_of_more_than_a_stride():
+    for seed in range(40):
+        layer = random_layer(seed, torch.float64, "cuda")
+        stride, padding = layer.arguments["stride"], layer.arguments["output_padding"]
+        if all(p < s for p, s in zip(padding, stride, strict=True)):
+            continue
+        results = []
+        for device in ("cuda", "cpu"):
+            x, w = (t.detach().to(device).requires_grad_() for t in (layer.input, layer.weight))
+            y = layer.tconv(x, w)
+            gy = torch.linspace(-1, 1, y.numel(), dtype=y.dtype, device=device).view(y.shape)
+            results.append(torch.autograd.grad(y, (x, w), gy))
+        for ours, exact in zip(*results, strict=True):
+            assert norm_error(ours, exact) <= 1e-12, layer.about
+
+
+@pytest.mark.parametrize("switch", [True, False])
+@pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-5), ("tf32", 1e-3)])
+def test_the_precision_of_a_layer_is_that_of_its_gradients(precision, most, switch):
+    x, w, gy = (torch.randn(s, device="cuda") for s in ((4, 64, 128), (64, 64, 4), (4, 64, 258)))
+
+    def gradients(function, x, w, gy, create_graph=False, **arguments):
+        operands = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+        return torch.autograd.grad(
+            function(*operands, stride=2, **arguments), operands, gy, create_graph=create_graph
+        )
+
+    exact = gradients(F.conv_transpose1d, *[t.double().cpu() for t in (x, w, gy)])
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=precision == "tf32"):
+        theirs = gradients(F.conv_transpose1d, x, w, gy)
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=switch):
+        ours = gradients(tconv.conv_transpose1d, x, w, gy, precision=precision)
+        again = gradients(tconv.conv_transpose1d, x, w, gy, create_graph=True, precision=precision)
+        assert torch.backends.cudnn.allow_tf32 is switch
+    for a, b, t, e in zip(ours, again, theirs, exact, strict=True):
+        assert torch.equal(a, t)  # the same call, with the same switches
+        assert norm_error(a, e) <= most
+        assert norm_error(b, e) <= most
+
+
+def test_backward_inside_autocast_keeps_the_dtype_of_forward():
+    # A gradient of more than fp16 holds.
+    x = torch.randn(2, 16, 9, device="cuda", requires_grad=True)
+    w = torch.randn(16, 8, 4, device="cuda", requires_grad=True)
+    y = tconv.conv_transpose1d(x, w, stride=2, precision="fp32")
+    gy = torch.full_like(y, 1e5)
+    expected = torch.autograd.grad(y, (x, w), gy, retain_graph=True)
+    with torch.autocast("cuda", torch.float16):
+        for create_graph in (False, True):
+            for ours, e in zip(
+                torch.autograd.grad(y, (x, w), gy, create_graph=create_graph), expected, strict=True
+            ):
+                assert relative_error(ours, e) <= 1e-5
+
+
 def test_ten_training_steps():
     def train(library):
         torch.manual_seed(3)
@@ -231,6 +286,15 @@ def test_compile(backend):
             module.weight.mul_(0.5)  # a graph must not go on with the old weight
 
 
+def test_a_compiled_model_follows_the_tf32_switch():
+    torch._dynamo.reset()
+    x, w = torch.randn(4, 64, 128, device="cuda"), torch.randn(64, 64, 4, device="cuda")
+    compiled = torch.compile(lambda x: tconv.conv_transpose1d(x, w, stride=2), fullgraph=True, backend="aot_eager")
+    for allowed in (True, False, True):
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allowed):
+            assert torch.equal(compiled(x), tconv.conv_transpose1d(x, w, stride=2))
+
+
 def test_export():
     module = tconv.nn.ConvTranspose1d(32, 16, 4, 2, 1).cuda()
     x = torch.randn(2, 32, 9, device="cuda")
@@ -267,6 +331,10 @@ def test_memory_that_runs_out_is_pytorchs_error(half_a_gigabyte):
         module(x)
     with pytest.raises(torch.OutOfMemoryError), torch.autocast("cuda", torch.bfloat16):
         module(torch.cat([x, x], -1))
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.compile(module, backend="aot_eager")(x)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.func.vmap(lambda x: tconv.conv_transpose1d(x, w, stride=4))(x[None])
     assert tconv.conv_transpose1d(small, w, stride=4).isfinite().all()
 
 
@@ -274,8 +342,9 @@ def test_memory_that_runs_out_in_backward_is_pytorchs_error(half_a_gigabyte):
     x = torch.randn(1, 256, 1 << 20, device="cuda", requires_grad=True)  # and a gradient of 1 GiB
     y = tconv.conv_transpose1d(x, torch.randn(256, 1, 1, device="cuda"))
     half_a_gigabyte()
-    with pytest.raises(torch.OutOfMemoryError):
-        y.sum().backward()
+    for create_graph in (False, True):
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.autograd.grad(y.sum(), x, retain_graph=True, create_graph=create_graph)
 
 
 def run_script(script, **environment):

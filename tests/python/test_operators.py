@@ -66,31 +66,50 @@ def test_operators_take_sizes_that_fit_only():
         OPS._conv_transpose(x, w, b, 10**9)
 
 
-def test_fake_kernels_refuse_what_the_kernels_refuse():
+X, W, B, GY = (t.detach() for t in operands(1))
+LAYER = (GEOMETRY[1], 2)
+REFUSED = [
+    (OPS.conv_transpose, (X[:, :1], W, B, *LAYER), "to have 4 channels, but got 1 channels"),
+    (OPS.conv_transpose, (X, W, B[:1], *LAYER), "expected bias to be 1-dimensional with 6 elements"),
+    (OPS.conv_transpose, (X, W, B, [0, 1, 0, 1], 2), "non-positive stride"),
+    (OPS.conv_transpose, (X, W, B, [1, -1, 0, 1], 2), "negative padding"),
+    (OPS.conv_transpose, (X, W, B, [1, 0, -1, 1], 2), "negative output_padding"),
+    (OPS.conv_transpose, (X, W, B, [1, 0, 1, 1], 2), "output padding must be smaller"),
+    (OPS.conv_transpose, (X, W, B, [1, 0, 0, 0], 2), "dilation should be greater than zero"),
+    (OPS.conv_transpose, (X, W, B, [1, 40, 0, 1], 2), "no elements in dimension 0"),
+    (OPS.conv_transpose, (X, W, B, [1, 0, 0], 2), "geometry must hold"),
+    (OPS.conv_transpose, (X, W, B, GEOMETRY[1], 0), "non-positive groups"),
+    (OPS.conv_transpose, (X, W, B, GEOMETRY[1], 3), "divisible by 3"),
+    (OPS.conv_transpose, (X.double(), W, B, *LAYER), "weight and input to have the same dtype"),
+    (OPS.conv_transpose, (X, W, B.double(), *LAYER), "bias and input to have the same dtype"),
+    (OPS.conv_transpose, (X.int(), W.int(), None, *LAYER), "take float32, float64, float16 and bfloat16"),
+    (OPS.conv_transpose, (X[0], W, B, *LAYER), "Expected 3-dimensional input"),
+    (OPS.conv_transpose, (X, W[0], B, *LAYER), "Expected 3-dimensional weight"),
+    (OPS.conv_transpose, (X, W[..., :0], B, *LAYER), "non-empty weight"),
+    (OPS.conv_transpose, (X, W[:, :0], B[:0], *LAYER), "non-empty weight"),
+    (OPS.conv_transpose, (X[:, :0], W[:0], B, *LAYER), "non-empty weight"),
+    (OPS.conv_transpose, (X[..., :0], W, B, *LAYER), "input size must be positive, got 0 in dimension 0"),
+    (OPS.conv_transpose_grad_input, (GY, W[..., :0], *LAYER), "non-empty weight"),
+    (OPS.conv_transpose_grad_input, (GY[:, :1], W, *LAYER), "to have 6 channels, but got 1 channels"),
+    (OPS.conv_transpose_grad_weight, (X, GY, [0], *LAYER), "kernel must be positive, got 0 in dimension 0"),
+    (OPS.conv_transpose_grad_weight, (X, GY, [4, 4], *LAYER), "kernel_size to have 1 values"),
+    (OPS.conv_transpose_grad_weight, (X[..., :0], GY, [4], *LAYER), "input size must be positive"),
+    (OPS.conv_transpose_grad_weight, (X, GY[:1], [4], *LAYER), "is not the output for input"),
+    (OPS.conv_transpose_grad_weight, (X[:, :3], GY, [4], *LAYER), "in_channels must be divisible by groups"),
+    (OPS.conv_transpose_grad_weight, (X, GY[:, :5], [4], *LAYER), "out_channels must be divisible by groups"),
+]
+
+
+@pytest.mark.parametrize(("operator", "arguments", "words"), REFUSED, ids=[words for *_, words in REFUSED])
+def test_fake_kernels_refuse_what_the_kernels_refuse(operator, arguments, words):
     from torch._subclasses import FakeTensorMode
 
-    x, w, b, _ = (t.detach() for t in operands(1))
-    bad = [
-        (x[:, :1], w, b, GEOMETRY[1], 2),
-        (x, w, b[:1], GEOMETRY[1], 2),
-        (x, w, b, [0, 1, 0, 1], 2),
-        (x, w, b, [1, -1, 0, 1], 2),
-        (x, w, b, [1, 0, 1, 1], 2),
-        (x, w, b, [1, 0, 0, 0], 2),
-        (x, w, b, [1, 40, 0, 1], 2),
-        (x, w, b, GEOMETRY[1], 0),
-        (x, w, b, GEOMETRY[1], 3),
-        (x.double(), w, b, GEOMETRY[1], 2),
-        (x, w, b.double(), GEOMETRY[1], 2),
-        (x[0], w, b, GEOMETRY[1], 2),
-    ]
-    for arguments in bad:
-        with pytest.raises(RuntimeError):
-            OPS.conv_transpose(*arguments, False)
-        with FakeTensorMode() as mode:
-            fake = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments]
-            with pytest.raises(RuntimeError):
-                OPS.conv_transpose(*fake, False)
+    with pytest.raises(RuntimeError, match=words):
+        operator(*arguments, False)
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+        with pytest.raises(RuntimeError, match=words):
+            operator(*fake, False)
 
 
 def test_meta_tensors():

@@ -6,8 +6,11 @@ import io
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import tconv
+from tconv import _packed
+from tconv._layer import numbered_layer
 from tconv._packed import PackedWeight
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -85,6 +88,128 @@ class TestTickets:
             weight.mul_(2)
         with pytest.raises(RuntimeError, match="frozen"):
             packed.ticket_for(weight)
+
+
+class TestAutocast:
+    """What is kept of a weight autocast has cast: with the weight's ticket, for a stream."""
+
+    class Stream:
+        def __init__(self, number):
+            self.cuda_stream, self.waited = number, 0
+
+        def synchronize(self):
+            self.waited += 1
+
+    @pytest.fixture
+    def module(self):
+        return tconv.nn.ConvTranspose1d(4, 3, 5).eval()
+
+    @pytest.fixture
+    def call(self, module, monkeypatch):
+        """Runs the layer as eager calls on a GPU are; the weight that was used, and what it is kept under."""
+        seen = []
+
+        def kept(input, weight, bias, number, ticket, frozen):
+            seen.append((weight, ticket))
+            return run(input, weight, bias, number)
+
+        def anew(input, weight, bias, number):
+            seen.append((weight, None))
+            return run(input, weight, bias, number)
+
+        run = _packed.run_conv_transpose
+        monkeypatch.setattr(_packed, "run_conv_transpose_kept", kept)
+        monkeypatch.setattr(_packed, "run_conv_transpose", anew)
+
+        def call(dtype=torch.bfloat16, stream=None, capturing=False):
+            stream = stream or self.Stream(0)
+            monkeypatch.setattr(_packed, "_current_stream", lambda weight: (stream, capturing))
+            layer = numbered_layer(1, 2, 1, 0, 1, 1, False)
+            x = torch.randn(1, 4, 6)
+            with torch.no_grad():
+                bias, operand = module.bias, x
+                if dtype is not None:
+                    bias, operand = bias.to(dtype), x.to(dtype)
+                y = _packed.run_keeping(module, operand, module.weight, bias, layer.number, dtype)
+                expected = F.conv_transpose1d(x, module.weight, module.bias, 2, 1)
+            torch.testing.assert_close(y.float(), expected, rtol=2e-2, atol=2e-2)
+            return seen[-1]
+
+        return call
+
+    def test_cast_once(self, call):
+        weight, ticket = call()
+        assert weight.dtype == torch.bfloat16
+        again = call()
+        assert again[0] is weight
+        assert again[1] == ticket
+        assert call(torch.float16)[0].dtype == torch.float16
+        assert call(None)[0].dtype == torch.float32
+        assert call()[0] is weight
+
+    def test_cast_anew_when_the_weight_changes(self, call, module):
+        weight, _ = call()
+        with torch.no_grad():
+            module.weight.mul_(2)
+        assert call()[0] is not weight
+
+    def test_every_stream_has_its_own(self, call):
+        first, second = self.Stream(1), self.Stream(2)
+        weight, _ = call(stream=first)
+        assert call(stream=second)[0] is not weight
+        assert call(stream=first)[0] is weight
+        assert first.waited == second.waited == 0
+
+    def test_few_are_kept(self, call, module):
+        for number in range(40):
+            call(stream=self.Stream(number))
+        assert len(module._packed.ticket.casts) == 8
+
+    def test_graphs_cast_for_themselves(self, call):
+        weight, _ = call()
+        captured, ticket = call(capturing=True)
+        assert captured is not weight
+        assert ticket is None
+        assert call()[0] is weight
+
+    def test_frozen_weights_are_cast_for_all_streams_and_graphs(self, call, module):
+        tconv.freeze(module)
+        assert call(capturing=True)[1] is None  # memory of the graph's, which holds nothing until it is replayed
+        first, second = self.Stream(1), self.Stream(2)
+        weight, _ = call(stream=first)
+        assert first.waited == 1
+        assert call(stream=second)[0] is weight
+        assert call(stream=second, capturing=True)[0] is weight
+        assert second.waited == 0
+
+    def test_nothing_is_kept_in_training_mode(self, call, module):
+        module.train()
+        assert call()[1] is None
+
+    def test_inference_mode(self, call):
+        with torch.inference_mode():
+            weight, _ = call()
+            assert call()[0] is weight
+        assert call()[0] is weight
+
+    def test_eager_calls_stay_eager(self, module, monkeypatch):
+        # The dispatcher's way has no owner, and so nothing to keep a weight with.
+        monkeypatch.setattr("tconv.functional._general_conv_transpose", None)
+        x = torch.randn(2, 4, 6)
+        with torch.autocast("cpu", torch.bfloat16):
+            y = module(x)
+            with torch.no_grad():
+                assert torch.equal(module(x), y)
+        assert y.dtype == torch.bfloat16
+        y.float().sum().backward()
+        assert module.weight.grad.dtype == torch.float32
+
+    def test_autocast_for_another_device_casts_nothing(self, module):
+        torch.set_autocast_enabled("cuda", True)
+        try:
+            assert module(torch.randn(2, 4, 6)).dtype == torch.float32
+        finally:
+            torch.set_autocast_enabled("cuda", False)
 
 
 class TestModules:
@@ -234,6 +359,32 @@ class TestOnTheGpu:
             self.assert_right(module, x)
         self.assert_right(module.half(), x.half())
         self.assert_right(module.double(), x.double())
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+    @pytest.mark.parametrize("frozen", [False, True])
+    def test_autocast(self, module, x, dtype, frozen):
+        if frozen:
+            tconv.freeze(module)
+
+        def expected():
+            weight, bias = module.weight.to(dtype), module.bias.to(dtype)
+            return tconv.conv_transpose2d(x.to(dtype), weight, bias, 2, 1)
+
+        with torch.no_grad():
+            before = expected()
+            with torch.autocast("cuda", dtype):
+                assert torch.equal(module(x), before)
+                module.weight.data.mul_(3)  # nothing counts this, which shows what the module reads
+                assert torch.equal(module(x), before)
+            graph, static = torch.cuda.CUDAGraph(), x.clone()
+            with torch.autocast("cuda", dtype), torch.cuda.graph(graph):
+                y = module(static)
+            graph.replay()
+            assert torch.equal(y, before if frozen else expected())
+            if not frozen:
+                module.weight.mul_(2)
+                with torch.autocast("cuda", dtype):
+                    assert torch.equal(module(x), expected())
 
     def test_output_size(self, module, x):
         with torch.no_grad():
