@@ -768,6 +768,7 @@ struct GenericParams {
   const void* bias;  // may be null
   void* y;
   Strides5 xs, ws, ys;  // of the weight: n = in, c = out
+  long long bias_stride;
   long long batch;
   long long in_d, in_h, in_w, out_d, out_h, out_w;
 };
@@ -6574,7 +6575,7 @@ at::Tensor forward(const at::Tensor& input, const at::Tensor& weight, const std:
 def _extension(major: int, minor: int) -> ModuleType:
     architecture = f"{major}{minor}{'a' if major >= 9 else ''}"
     return load_inline(
-        name=f"tconv_kb79_c6dae886b2fe_sm{architecture}",
+        name=f"tconv_kb79_e31ca0f887b8_sm{architecture}",
         cpp_sources=CPP_SOURCE,
         cuda_sources=CUDA_SOURCE,
         functions=["forward"],

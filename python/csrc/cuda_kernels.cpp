@@ -69,8 +69,10 @@ TorchTensor run_engine(const TorchTensor& input, const TorchTensor& weight, cons
     workspace = new_bytes(input, static_cast<int64_t>(options.workspace_bytes));
     options.workspace = workspace->mutable_data_ptr();
   }
-  const ConstTensor bias_view = bias ? view(*bias) : ConstTensor();
-  prepared.binding.forward(view(input), view(weight), bias ? &bias_view : nullptr, mutable_view(output), options);
+  // Of a bias with gaps the engine has a slow kernel alone.
+  const OptionalTensor dense = bias && bias->stride(0) != 1 ? torch::stable::contiguous(*bias) : bias;
+  const ConstTensor bias_view = dense ? view(*dense) : ConstTensor();
+  prepared.binding.forward(view(input), view(weight), dense ? &bias_view : nullptr, mutable_view(output), options);
   return output;
 }
 

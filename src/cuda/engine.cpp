@@ -284,6 +284,7 @@ Served CudaBinding::run_generic(const Operands& o, const RunOptions& options) co
                                      .xs = strides_of(*o.input),
                                      .ws = strides_of(*o.weight),
                                      .ys = strides_of(*o.output),
+                                     .bias_stride = o.bias ? o.bias->strides[0] : 0,
                                      .batch = shape_.batch,
                                      .in_d = in[0],
                                      .in_h = in[1],
@@ -302,10 +303,12 @@ Served CudaBinding::serve(Pass pass, const Operands& operands, const RunOptions&
                       " is not implemented on CUDA devices; a plan for the CPU has it");
   const State& s = *state_;
   const ContextScope context(s.device);
-  // Kernels other than the generic one count inside an image with 32 bits.
+  // Kernels other than the generic one count inside an image with 32 bits, and read a bias whose elements follow
+  // one another.
   const bool small = fits_image(*operands.input) && fits_image(*operands.output);
-  if (family_ == Family::gemm && small) return run_gemm(operands, options);
-  if (family_ == Family::direct && small) return run_direct(operands, options);
+  const bool follows = !operands.bias || operands.bias->strides[0] == 1;
+  if (family_ == Family::gemm && small && follows) return run_gemm(operands, options);
+  if (family_ == Family::direct && small && follows) return run_direct(operands, options);
   return run_generic(operands, options);
 }
 

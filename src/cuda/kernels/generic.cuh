@@ -63,7 +63,7 @@ __device__ void generic_forward(const GenericParams& p) {
         }
       }
     }
-    if (p.bias) sum += load_as_accumulator(static_cast<const Element*>(p.bias)[co]);
+    if (p.bias) sum += load_as_accumulator(static_cast<const Element*>(p.bias)[co * p.bias_stride]);
     static_cast<Element*>(p.y)[n * p.ys.n + co * p.ys.c + od * p.ys.d + oh * p.ys.h + ow * p.ys.w] =
         to_element<Element>(sum);
   }

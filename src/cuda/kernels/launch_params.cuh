@@ -115,6 +115,7 @@ struct GenericParams {
   const void* bias;  // may be null
   void* y;
   Strides5 xs, ws, ys;  // of the weight: n = in, c = out
+  long long bias_stride;
   long long batch;
   long long in_d, in_h, in_w, out_d, out_h, out_w;
 };

@@ -119,7 +119,8 @@ std::string Emulation::check(const Case& c, std::mt19937& rng) {
   const int64_t x_count = s.batch * g.in_channels() * volume(s.input);
   const int64_t y_count = s.batch * g.out_channels() * volume(s.output);
   const int64_t w_count = g.in_channels() * g.group_out * g.taps();
-  Guarded x(layer.dtype, x_count, NAN), w(layer.dtype, w_count, NAN), b(layer.dtype, g.out_channels(), NAN),
+  const int64_t b_count = (g.out_channels() - 1) * std::abs(c.bias_stride) + 1;
+  Guarded x(layer.dtype, x_count, NAN), w(layer.dtype, w_count, NAN), b(layer.dtype, b_count, NAN),
       y(layer.dtype, y_count, NAN);
   reference::Array x_wide(static_cast<std::size_t>(x_count)), w_wide(static_cast<std::size_t>(w_count)), b_wide;
   Tensor xt = view_of(layer, x.data(), s.batch, g.in_channels(), s.input);
@@ -144,11 +145,11 @@ std::string Emulation::check(const Case& c, std::mt19937& rng) {
   Tensor wt = view_of(layer, w.data(), g.in_channels(), g.group_out, g.kernel);
   wt.strides = {g.group_out * g.taps(), g.taps(), g.kernel[1] * g.kernel[2], g.kernel[2], 1};
   Tensor bt;
-  bt.data = b.data();
+  bt.data = b.data(c.bias_stride < 0 ? b_count - 1 : 0), bt.strides[0] = c.bias_stride;
   if (layer.bias)
     for (int64_t i = 0; i < g.out_channels(); ++i) {
-      b_wide.push_back(rounded(layer.dtype, uniform(rng)));
-      store_element(layer.dtype, b.data(), i, b_wide.back());
+      b_wide.push_back(c.bias_stride == 0 && i > 0 ? b_wide.front() : rounded(layer.dtype, uniform(rng)));
+      store_element(layer.dtype, bt.data, i * c.bias_stride, b_wide.back());
     }
 
   const auto plan = make_plan(layer, device);

@@ -16,6 +16,7 @@ struct Case {
   bool exported = false;  // one kernel for every size
   int multiprocessors = 2;
   bool backwards = false;           // the images of x: a negative stride
+  std::int64_t bias_stride = 1;     // elements from one to the next
   double x_size = 1, x_step = 1;    // of the first half of x's channels, and how much larger the others are; where
                                     // they differ, the first ones are zeros in the second half of each row
   double w_size = 1, w_uneven = 1;  // of the weights of the first output channel, and from each to the next

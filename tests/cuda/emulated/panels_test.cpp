@@ -240,5 +240,19 @@ TEST_F(Emulation, ImagesOfOneBoxInReverseOrder) {
     EXPECT_GT(families[family], 0) << family;
 }
 
+/// Every second number, one number for all channels, and the last one first.
+TEST_F(Emulation, BiasOfAnyStride) {
+  std::mt19937 rng(1);
+  Case c;
+  Layer& l = c.layer;
+  l.dims = 2, l.in_channels = 32, l.out_channels = 24, l.kernel = {3, 3}, l.bias = true;
+  c.batch = 2, c.input = {5, 6};
+  for (const Precision precision : {Precision::fp32, Precision::tf32})
+    for (const std::int64_t stride : {2, 0, -1}) {
+      l.precision = precision, c.bias_stride = stride, c.text = "bias stride " + std::to_string(stride);
+      check(c, rng);
+    }
+}
+
 }  // namespace
 }  // namespace tconv::cuda::emulated

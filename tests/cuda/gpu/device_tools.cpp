@@ -191,6 +191,7 @@ void reference_on_gpu(const Geometry& g, const Shape& s, const double* x, const 
                                        .xs = strides(g.in_channels(), s.input),
                                        .ws = strides(g.group_out, g.kernel),
                                        .ys = strides(g.out_channels(), s.output),
+                                       .bias_stride = 1,
                                        .batch = s.batch,
                                        .in_d = s.input[0],
                                        .in_h = s.input[1],

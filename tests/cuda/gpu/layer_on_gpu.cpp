@@ -80,7 +80,7 @@ LayerOnGpu::LayerOnGpu(const Layer& layer, const Shape& shape, const Variation& 
   const Layout layout = last ? Layout::channels_last : Layout::channels_first;
   xt_ = dense_view(x_.get(), layer.dtype, shape.batch, g.in_channels(), shape.input, layout);
   wt_ = dense_view(w_.get(), layer.dtype, g.in_channels(), g.group_out, g.kernel, Layout::channels_first);
-  bt_ = dense_view(b_.get(), layer.dtype, 1, g.out_channels(), {1, 1, 1}, Layout::channels_first);
+  bt_ = dense_view(b_.get(), layer.dtype, g.out_channels(), 1, {1, 1, 1}, Layout::channels_first);
   yt_ = dense_view(static_cast<std::byte*>(y_.get()) + guard_bytes, layer.dtype, shape.batch, g.out_channels(),
                    shape.output, layout);
   for (auto& stride : yt_.strides) stride *= spacing();
