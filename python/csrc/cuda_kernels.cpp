@@ -1,5 +1,7 @@
 // CUDA tensors: tconv's CUDA engine on PyTorch's current stream and PyTorch's memory. Nothing here waits for the
 // GPU but the packing of a frozen weight, so that calls can be captured in CUDA graphs.
+#include <torch/csrc/stable/ops.h>
+
 #include "call_failed.hpp"
 #include "cuda_fallback.hpp"
 #include "cuda_stream.hpp"
