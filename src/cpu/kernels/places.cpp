@@ -21,22 +21,23 @@ namespace HWY_NAMESPACE {
 constexpr std::int64_t block = 16;
 constexpr std::int64_t longest_run = 64;
 
-/// How many places from the first on are neighbours in the tensor.
+/// How many places from the first on are a run of the tensor, neighbours or at most so far apart.
+template <int apart>
 HWY_INLINE std::int64_t RunOf(const Place* places, std::int64_t count) {
   std::int64_t run = 1;
-  const std::int64_t most = HWY_MIN(count, longest_run);
-  while (run < most && places[run].tensor == places[0].tensor + run) ++run;
+  for (; run < count && places[run].tensor - places[0].tensor < longest_run; ++run)
+    if (const std::int64_t step = places[run].tensor - places[run - 1].tensor; step < 1 || step > apart) break;
   return run;
 }
 
 /// Calls move(i, n, r, j, run): n of the i from i on, a run of places from j on. What is farthest apart in the
 /// tensor is the outermost loop.
-template <class Move>
+template <int apart, class Move>
 HWY_INLINE void ForEachRun(const Transposition& t, const Move& move) {
   const auto runs = [&](std::int64_t i, std::int64_t r) HWY_ATTR {
     const std::int64_t n = HWY_MIN(block, t.count - i);
     for (std::int64_t j = 0, run; j < t.place_count; j += run) {
-      run = RunOf(t.places + j, t.place_count - j);
+      run = RunOf<apart>(t.places + j, t.place_count - j);
       move(i, n, r, j, run);
     }
   };
@@ -50,17 +51,32 @@ HWY_INLINE void ForEachRun(const Transposition& t, const Move& move) {
   }
 }
 
-/// to[places[j].tile · pitch + i] = from[i · stride + j], j < run, i < n.
+// Loads read what lies between two places that are one element apart, and leave it: of a stride of 5 and taps of
+// dilation 2 that is two elements of five.
+constexpr int load_apart = 2;
+
+/// The elements of the tensor from the first place of a run to its last one.
+HWY_INLINE std::int64_t SpanOf(const Place* places, std::int64_t run) {
+  return places[run - 1].tensor - places[0].tensor + 1;
+}
+
+/// to[places[j].tile · pitch + i] = from[i · stride + places[j].tensor − places[0].tensor], j < run, i < n.
 template <class T>
 HWY_INLINE void LoadRun(const T* from, std::int64_t stride, std::int64_t n, const Place* places, std::int64_t run,
                         T* to, std::int64_t pitch) {
+  const auto element = [=](std::int64_t j) { return places[j].tensor - places[0].tensor; };
   if constexpr (std::is_same_v<T, float>) {
-    if (run >= 4 && n >= 4) {
-      for (std::int64_t next = 0; next < run; next += 4) {
-        const std::int64_t j = HWY_MIN(next, run - 4);  // the last four, some of them again
-        const auto in = [=](std::int64_t i) { return from + i * stride + j; };
-        T* const targets[4] = {to + places[j].tile * pitch, to + places[j + 1].tile * pitch,
-                               to + places[j + 2].tile * pitch, to + places[j + 3].tile * pitch};
+    const std::int64_t span = SpanOf(places, run);
+    if (span >= 4 && n >= 4) {
+      T unwanted[block];
+      std::int64_t j = 0;
+      for (std::int64_t next = 0; next < span; next += 4) {
+        const std::int64_t first = HWY_MIN(next, span - 4);  // the last four, some of them again
+        for (; first < next && j > 0 && element(j - 1) >= first;) --j;
+        T* targets[4];
+        for (int k = 0; k < 4; ++k)
+          targets[k] = j < run && element(j) == first + k ? to + places[j++].tile * pitch : unwanted;
+        const auto in = [=](std::int64_t i) { return from + i * stride + first; };
         const auto out = [=](int k) { return targets[k]; };
         for (std::int64_t i = TransposeColumns(in, n, out); i < n; ++i)
           for (int k = 0; k < 4; ++k) out(k)[i] = in(i)[k];
@@ -69,7 +85,7 @@ HWY_INLINE void LoadRun(const T* from, std::int64_t stride, std::int64_t n, cons
     }
   }
   for (std::int64_t j = 0; j < run; ++j)
-    for (std::int64_t i = 0; i < n; ++i) to[places[j].tile * pitch + i] = from[i * stride + j];
+    for (std::int64_t i = 0; i < n; ++i) to[places[j].tile * pitch + i] = from[i * stride + element(j)];
 }
 
 /// The way back: to[i · stride + j] = from[places[j].tile · pitch + i].
@@ -105,20 +121,21 @@ void Load(const Transposition& t, DType dtype, const void* tensor, Compute* tile
                          tile + (r * t.tile_step + t.places[j].tile) * t.tile_pitch);
       return;
     }
-    ForEachRun(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
+    ForEachRun<load_apart>(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
       const Storage* const from = source + r * t.tensor_step + t.places[j].tensor + i * t.stride;
       Compute* const to = tile + r * t.tile_step * t.tile_pitch + i;
       // The next list is likely to go on where this one ends, too many rows at once for the hardware to see it.
       constexpr std::int64_t line = 64 / sizeof(Storage);
+      const std::int64_t span = SpanOf(t.places + j, run);
       for (std::int64_t row = 0; row < n; ++row)
-        for (std::int64_t k = 0; k < run; k += line)
+        for (std::int64_t k = 0; k < span; k += line)
           __builtin_prefetch(from + row * t.stride + t.place_count + k, 0, 2);
       if constexpr (std::is_same_v<Storage, Compute>) {
         LoadRun(from, t.stride, n, t.places + j, run, to, t.tile_pitch);
       } else {
         Compute rows[block * longest_run];
         for (std::int64_t row = 0; row < n; ++row)
-          LoadContiguous(from + row * t.stride, run, rows + row * longest_run);
+          LoadContiguous(from + row * t.stride, span, rows + row * longest_run);
         LoadRun(rows, longest_run, n, t.places + j, run, to, t.tile_pitch);
       }
     });
@@ -139,7 +156,7 @@ void Store(const Transposition& t, DType dtype, const Compute* tile, void* tenso
         }
       return;
     }
-    ForEachRun(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
+    ForEachRun<1>(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
       const Compute* const from = tile + r * t.tile_step * t.tile_pitch + i;
       Storage* const to = target + r * t.tensor_step + t.places[j].tensor + i * t.stride;
       if constexpr (std::is_same_v<Storage, Compute>) {

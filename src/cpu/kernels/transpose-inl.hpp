@@ -40,20 +40,35 @@ HWY_INLINE std::int64_t InVectors([[maybe_unused]] std::int64_t count, [[maybe_u
   return 0;
 }
 
+/// As many elements as D has lanes, as floats.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const double* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const Half* from) {
+  const hn::Rebind<hwy::float16_t, D> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(from)));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> LoadAs(D d, const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(from)));
+  return hn::BitCast(d, hn::ShiftLeft<16>(bits));
+}
+
 /// row[j] = source[j] with conversion.
 template <class Compute, class Storage>
 HWY_INLINE void LoadContiguous(const Storage* HWY_RESTRICT source, std::int64_t count, Compute* HWY_RESTRICT row) {
   std::int64_t j = 0;
-  if constexpr (std::is_same_v<Compute, Storage>) {
+  if constexpr (vector_halves)
     j = InVectors<Compute>(
-        count, [&](auto d, std::int64_t at) HWY_ATTR { hn::StoreU(hn::LoadU(d, source + at), d, row + at); });
-  } else if constexpr (std::is_same_v<Storage, Half> && vector_halves) {
-    const hn::ScalableTag<float> d;
-    const hn::Rebind<hwy::float16_t, decltype(d)> d16;
-    for (; j + std::int64_t(hn::Lanes(d)) <= count; j += hn::Lanes(d))
-      hn::StoreU(hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(source + j))), d,
-                 row + j);
-  }
+        count, [&](auto d, std::int64_t at) HWY_ATTR { hn::StoreU(LoadAs(d, source + at), d, row + at); });
   for (; j < count; ++j) row[j] = promote<Compute>(source[j]);
 }
 
