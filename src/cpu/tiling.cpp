@@ -17,7 +17,9 @@ constexpr double scattered_element = 2.0;        // the same, of too few samples
 constexpr double stack_start = 60;               // rows of one channel and plane are begun together
 constexpr double row_start = 15;                 // a row of a tensor begins on a line of its own
 constexpr double piece_start = 30;               // rows that do not follow each other begin on a page of their own
-constexpr int64_t page_positions = 256;          // of a plane; four planes of floats are a page
+constexpr double transposed_row_start = 5;       // the same where they are read side by side with others
+constexpr double transposed_piece_start = 10;
+constexpr int64_t page_positions = 256;  // of a plane; four planes of floats are a page
 constexpr double kernel_call = 30;
 
 /// Fills in everything that follows from order, extents and run_from.
@@ -78,6 +80,7 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
       (double(units) + costs.call_units * double(calls)) * costs.multiply_adds * useful * cycles_per_multiply_add;
   const bool transposed = t.dim[3] == batch_dim && grid.count[batch_dim] > 1;
   const double moved = !transposed ? contiguous_element : t.extent[3] < 4 ? scattered_element : transposed_element;
+  const bool many = transposed && t.extent[3] >= costs.lanes;  // samples: their rows are read side by side
   // Rows of the tensors run along the width, wherever the tile has it. Samples that are in a tile with all they
   // have are one row each.
   const int width = transposed ? 2 : 3;
@@ -93,7 +96,8 @@ double cost_per_position(const Tiling& t, const Grid& grid, const TileCosts& cos
       transposed ? 0 : double(real_extent(0) * real_extent(1)) * (costs.source_elements + costs.sum_rows);
   const double total = double(t.run_count) * (per_run + double(calls) * kernel_call) +
                        (widened * costs.source_elements + positions * costs.sum_elements) * moved +
-                       row_start * (source_rows + sum_rows) + piece_start * (source_pieces + sum_pieces) +
+                       (many ? transposed_row_start : row_start) * (source_rows + sum_rows) +
+                       (many ? transposed_piece_start : piece_start) * (source_pieces + sum_pieces) +
                        stack_start * stacks;
   return total / positions;
 }
