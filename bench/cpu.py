@@ -7,6 +7,7 @@ Run it with a Python that has PyTorch and tconv (``make bench-cpu`` sets one up)
     python bench/cpu.py kb64 depthwise1d         # some of them
     python bench/cpu.py --dtype bf16             # in bf16; fp32 is the default
     python bench/cpu.py --json bench/results/cpu.json
+    python bench/cpu.py --random 60 --seed 1     # random layers of the kinds users run instead
 
 tconv is timed twice. As a library: through its C ABI, into memory the caller keeps, the weight packed once for
 forward and in every run for backward. And as PyTorch's operator replaced: through the front end, a new tensor for
@@ -20,6 +21,7 @@ matrix product in the same dtype, both measured here.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import math
@@ -39,6 +41,11 @@ import library
 import tconv
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench/gpu"))
+
+from problems import Problem as Description  # noqa: E402
+from random_layers import random_layers  # noqa: E402
+
 TORCH = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
 TCONV = {1: tconv.conv_transpose1d, 2: tconv.conv_transpose2d, 3: tconv.conv_transpose3d}
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -143,6 +150,12 @@ class Problem:
         return errors
 
 
+def within_reach(layer: Description) -> bool:
+    """Whether a random layer has outputs, work worth timing, and samples that float64 is done with in a second."""
+    elements = max(layer.in_channels * math.prod(layer.spatial), math.prod(layer.output_shape[1:]))
+    return min(layer.output_shape) > 0 and 1e6 <= layer.flops <= 2.5e9 * layer.batch and elements <= 3e7
+
+
 def batch_for(entry: dict, gemm: float, copy: float) -> int:
     """So many samples that PyTorch, at about five times the floor, takes about a second."""
     floor = max(entry["flops"] / gemm, entry["bytes"] / copy) / entry["batch"]
@@ -177,6 +190,8 @@ def measure(entry: dict, gemm: float, copy: float, options: argparse.Namespace) 
 
     share = problem.batch / entry["batch"]
     row = {"name": entry["name"], "batch": problem.batch, "errors": errors}
+    if options.random > 0:
+        row["about"] = entry["about"]
     row["floor_ms"] = max(entry["flops"] * share / gemm, entry["bytes"] * share / copy) * 1e3
     for name, runs in (("forward", forward), ("backward", backward)):
         for side, taken in zip(runs, median_times(list(runs.values()), options.seconds), strict=True):
@@ -211,6 +226,7 @@ def summary(rows: list[dict]) -> dict:
             speedups = [r[f"{name}_pytorch_ms"] / r[f"{name}{side}_ms"] for r in rows]
             means[f"{name}_speedup{side}"] = geometric_mean(speedups)
             means[f"{name}_worst{side}"] = min(speedups)
+            means[f"{name}_ahead{side}"] = sum(s >= 1 for s in speedups) / len(speedups)
         for side in ("", "_front_end", "_pytorch"):
             over = [r[f"{name}{side}_ms"] / r["floor_ms"] / passes for r in rows]
             means[f"{name}_over_floor{side}"] = geometric_mean(over)
@@ -238,7 +254,8 @@ def line(r: dict) -> str:
 
 def describe(means: dict, name: str) -> str:
     return (
-        f"{name + ':':<9} {means[f'{name}_speedup']:.2f}x PyTorch (geomean), worst {means[f'{name}_worst']:.2f}x; "
+        f"{name + ':':<9} {means[f'{name}_speedup']:.2f}x PyTorch (geomean), worst {means[f'{name}_worst']:.2f}x, "
+        f"ahead on {means[f'{name}_ahead']:.0%}; "
         f"{means[f'{name}_over_floor']:.2f}x the floor (PyTorch {means[f'{name}_over_floor_pytorch']:.2f}x); "
         f"through the front end {means[f'{name}_speedup_front_end']:.2f}x, "
         f"worst {means[f'{name}_worst_front_end']:.2f}x"
@@ -265,6 +282,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="problems to run (default: all)")
     parser.add_argument("--problems", type=Path, default=ROOT / "bench/problems.json", help="list of problems")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N random layers instead")
+    parser.add_argument("--seed", type=int, default=1, help="of the random layers, default 1")
     parser.add_argument("--dtype", choices=DTYPES, default="fp32", help="default fp32")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="default 2")
     parser.add_argument("--seconds", type=float, default=2, help="to spend on each time")
@@ -272,7 +291,12 @@ def main() -> None:
     options = parser.parse_args()
 
     dtype = DTYPES[options.dtype]
-    entries = [complete(e, dtype) for e in json.loads(options.problems.read_text())["problems"]]
+    if options.random > 0:
+        drawn = random_layers(options.random, options.seed, within_reach)
+        descriptions = [{**dataclasses.asdict(layer), "about": str(layer)} for layer in drawn]
+    else:
+        descriptions = json.loads(options.problems.read_text())["problems"]
+    entries = [complete(e, dtype) for e in descriptions]
     unknown = set(options.names) - {e["name"] for e in entries}
     if unknown:
         parser.error(f"no such problem: {', '.join(sorted(unknown))}")
@@ -303,6 +327,7 @@ def main() -> None:
         record = {
             "processor": processor(), "dtype": options.dtype, "threads": options.threads,
             "torch": torch.__version__, "tconv": tconv.__version__,
+            **({"random": options.random, "seed": options.seed} if options.random > 0 else {}),
             "commit": commit(), "date": datetime.date.today().isoformat(),
             "gemm_flops": gemm, "copy_bytes": copy, "summary": means, "lengths": lengths, "problems": rows,
         }  # fmt: skip

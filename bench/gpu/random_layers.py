@@ -1,4 +1,4 @@
-"""Random layers of the kinds that users run, for bench.py --random.
+"""Random layers of the kinds that users run, for bench.py --random and ../cpu.py --random.
 
 A seed gives the same layers everywhere, and the first of a longer list are those of a shorter one. Sizes are
 log-uniform: as many layers lie between 32 and 64 as between 512 and 1024. Half of all channels are powers of two
@@ -16,7 +16,7 @@ and most others multiples of 8, half of all images multiples of 8; the rest are 
 | grouped    |   4 % | 1D, 2D and 3D, 2 to 32 groups                                                            |
 | odd        |   5 % | anything: other parameters in every dimension, channels and sizes of no shape            |
 
-Layers are kept to what a GPU does in milliseconds; see `bounded`.
+Layers are kept to what a GPU does in milliseconds, see `bounded`, or to other bounds that are asked for.
 """
 
 from __future__ import annotations
@@ -220,14 +220,14 @@ def bounded(problem: Problem) -> bool:
     return max(map(math.prod, shapes)) * 4 <= MAX_TENSOR_BYTES and products <= MAX_PRODUCTS
 
 
-def random_layers(count: int, seed: int) -> list[Problem]:
+def random_layers(count: int, seed: int, within: Callable[[Problem], bool] = bounded) -> list[Problem]:
     """Named by their kind and their place in the list."""
     draw = Draw(seed)
     layers = []
     for number in range(count):
         kind = draw.random.choices(list(KINDS), list(KINDS.values()))[0]
         problem = kind(draw)
-        while not bounded(problem):
+        while not within(problem):
             problem = kind(draw)
         problem.name = f"{kind.__name__}-{number}"
         layers.append(problem)
