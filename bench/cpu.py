@@ -157,9 +157,10 @@ def within_reach(layer: Description) -> bool:
 
 
 def batch_for(entry: dict, gemm: float, copy: float) -> int:
-    """So many samples that PyTorch, at about five times the floor, takes about a second."""
+    """So many samples that PyTorch, at about five times the floor, takes about a second, in 2 GB at most."""
     floor = max(entry["flops"] / gemm, entry["bytes"] / copy) / entry["batch"]
-    return max(1, min(entry["batch"], round(0.2 / floor)))
+    room = 2e9 / (entry["bytes"] / entry["batch"])
+    return max(1, min(entry["batch"], round(0.2 / floor), int(room)))
 
 
 def measure(entry: dict, gemm: float, copy: float, options: argparse.Namespace) -> dict:

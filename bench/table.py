@@ -4,12 +4,14 @@
 python bench/table.py bench/results/cpu.json
 python bench/table.py bench/results/gpu.json
 python bench/table.py bench/results/random.json
+python bench/table.py bench/results/cpu-zen5-random.json
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 from gpu.report import ALL, SPEEDS, behind, kernel_key, speed, summary_of
@@ -45,6 +47,39 @@ def print_cpu(record: dict) -> None:
     lines.append(["**geometric mean**", "", *mean_cells(means, "forward"), *mean_cells(means, "backward")])
     print(HEADER)
     print_lines(lines)
+
+
+def print_cpu_random(record: dict, worst: int = 8) -> None:
+    """The speed-ups of random layers by kind, then the layers that are furthest behind PyTorch."""
+
+    def speedups(rows: list[dict], name: str) -> list[float]:
+        return [row[f"{name}_pytorch_ms"] / row[f"{name}_ms"] for row in rows]
+
+    def figures(rows: list[dict]) -> list[str]:
+        texts = [str(len(rows))]
+        for name in ("forward", "backward"):
+            factors = speedups(rows, name)
+            mean = math.exp(sum(map(math.log, factors)) / len(factors))
+            texts += [f"{mean:.2f}", f"{sum(f >= 1 for f in factors) / len(factors):.0%}", f"{min(factors):.2f}"]
+        return texts
+
+    kinds: dict[str, list[dict]] = {}
+    for row in record["problems"]:
+        kinds.setdefault(row["name"].rpartition("-")[0], []).append(row)
+    print("| kind | layers | forward | ahead | worst | backward | ahead | worst |")
+    print(f"|---|{'---:|' * 7}")
+    print_lines([[kind, *figures(rows)] for kind, rows in kinds.items()])
+    print_lines([["**all**", *figures(record["problems"])]])
+    for name in ("forward", "backward"):
+        print(f"\n| {name}, behind | over PyTorch | tconv | layer |\n|---|---:|---:|---|")
+        rows = sorted(record["problems"], key=lambda row: speedups([row], name)[0])[:worst]
+        print_lines(
+            [
+                [row["name"], f"{speedups([row], name)[0]:.2f}", f"{row[f'{name}_ms']:.2f} ms", row["about"]]
+                for row in rows
+                if speedups([row], name)[0] < 1
+            ]
+        )
 
 
 def print_gpu(record: dict, precision: str) -> None:
@@ -94,7 +129,7 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="JSON written by bench/cpu.py or bench/gpu/bench.py")
     record = json.loads(parser.parse_args().results.read_text())
     if "problems" in record:
-        print_cpu(record)
+        (print_cpu_random if "random" in record else print_cpu)(record)
         return
     for precision in dict.fromkeys(row["precision"] for row in record["rows"]):
         if "random" in record:
