@@ -69,7 +69,7 @@ TEST_F(Emulation, MappedPanelsOfClusters) {
   }
 }
 
-/// A map that the driver refuses leaves the layer to a kernel without one.
+/// A map that the driver refuses leaves the layer to the generic kernel.
 TEST_F(Emulation, RefusedMaps) {
   std::mt19937 rng(2);
   set("TCONV_PREFER_PANELS", "mapped");
@@ -77,8 +77,9 @@ TEST_F(Emulation, RefusedMaps) {
   Layer& l = c.layer;
   l.dims = 2, l.in_channels = 32, l.out_channels = 24, l.dtype = DType::f16, l.bias = true;
   l.kernel = l.stride = {2, 2, 1}, c.input = {8, 8, 1}, c.batch = 3, c.text = "refused map";
-  emulator.refuses_maps = true;
   EXPECT_NE(check(c, rng).find("_mapped"), std::string::npos);
+  emulator.refuses_maps = true;
+  EXPECT_EQ(check(c, rng), "generic");
 }
 
 /// Where a map does not serve: odd images, taps that read neighbours, kernels for every size, few channels.
