@@ -106,10 +106,18 @@ ConvolutionBinding::ConvolutionBinding(const ConvolutionPlan& plan, int64_t batc
   const int64_t wanted_items = 4 * processors();  // enough for all threads to share evenly
   costs.fewest_tiles = multiply_adds_ < 16 * serial_multiply_adds ? 1 : ceil_div(wanted_items, item_kinds);
   tiling_ = choose_tiling(grid, costs);
+  // Inputs of one plane, as they are, have a place in a product by inputs.
+  if (planes == 1 && conv.source.step == Extents{1, 1, 1} && conv.source.padding == Extents{0, 0, 0}) {
+    costs.additions = double(row_channels * conv.tap_count()) * double(plan.weight.sum_blocks());
+    const std::array<int64_t, 4> inputs{batch, source_size[0], source_size[1], source_size[2]};
+    constexpr double worth_it = 0.9;
+    if (auto samples = whole_samples(grid, inputs, costs); samples && samples->sums.cost < worth_it * tiling_.cost)
+      tiling_ = samples->sums, inputs_ = samples->source;
+  }
   const double targets = double(batch) * double(conv.groups * conv.row_channels) * double(target_size[0]) *
                          double(target_size[1]) * double(target_size[2]);
   streaming_ = targets * double(element_bytes) > double(streaming_bytes());
-  channel_pitch_ = spread_pitch(tiling_.plane_elements, element_bytes);
+  channel_pitch_ = spread_pitch(source_tiling().plane_elements, element_bytes);
   plane_pitch_ = sum_channels * channel_pitch_;
   row_pitch_ = spread_pitch(tiling_.columns(), element_bytes);
 
@@ -142,6 +150,7 @@ struct ConvolutionBinding::Scratch {
   Sum* sums;
   Sum* start;  // one value per row
   Sum* row_buffer;
+  Sum* products;  // of a register tile by inputs
   TapOffset* taps;
   Operand* piece;  // of packed weight, where the worker packs for itself
   float* singles;  // channels of the source on their way into pairs
@@ -161,6 +170,10 @@ ConvolutionBinding::Scratch<Operand> ConvolutionBinding::scratch(Arena& arena, b
   s.sums = arena.take<Sum>(rows * row_pitch_);
   s.start = arena.take<Sum>(rows);
   s.row_buffer = arena.take<Sum>(row_buffer_elements(plan_->conv.target, tiling_));
+  using Kernels = OuterProductKernels<Operand>;
+  s.products =
+      inputs_ ? arena.take<Sum>(Kernels::max_rows * Kernels::max_vectors * outer_product_kernels<Operand>().lanes)
+              : nullptr;
   s.taps = arena.take<TapOffset>(int64_t(most_taps));
   s.piece = packs_weight && packs_pieces() ? arena.take<Operand>(plan_->weight.largest_piece()) : nullptr;
   const int64_t singles = int64_t(plan_->conv.planes.size()) * channels_joined * channel_pitch_;
@@ -248,24 +261,84 @@ void ConvolutionBinding::multiply(std::size_t class_index, const Box& box, const
 }
 
 template <class Operand>
-void ConvolutionBinding::load(const ConstTensor& source, const Box& box, int64_t group, Span sums,
+void ConvolutionBinding::multiply_by_inputs(std::size_t class_index, const Box& box, const Operand* packed,
+                                            Span channels, Span sums, const Scratch<Operand>& s) const {
+  using Sum = SumOf<Operand>;
+  const PhaseClass& phase_class = plan_->conv.classes[class_index];
+  const auto& kernels = outer_product_kernels<Operand>();
+  const RowKernels<Sum>& row_kernel = row_kernels<Sum>();
+  int64_t first_row = 0;
+  for (std::size_t c = 0; c < class_index; ++c)
+    first_row += int64_t(plan_->conv.classes[c].phases.size()) * channels.size();
+  const int64_t rows = int64_t(phase_class.phases.size()) * channels.size();
+  const int64_t panels = plan_->weight.panels(rows);
+  const int64_t depth = inputs_->extent[1], height = inputs_->extent[2], width = inputs_->extent[3];
+  const int64_t columns = box.extent[0] * depth * height * width;
+  const int64_t vectors = ceil_div(columns, kernels.lanes);
+  const int64_t strips = ceil_div(vectors, kernels.widest[ceil_div(rows, panels)]);
+  constexpr Sum zeros[OuterProductKernels<Operand>::max_rows] = {};
+
+  OuterProduct<Operand> product;
+  product.channel_stride = channel_pitch_;
+  product.channels = sums.size();
+  product.taps = s.taps;
+  product.tap_count = 1;
+  product.start = zeros;
+  product.sums = s.products;
+  for (int64_t strip = 0; strip < strips; ++strip) {
+    const Span in_vectors = piece(vectors, strips, strip);
+    const int64_t begin = in_vectors.begin * kernels.lanes,
+                  end = std::min(in_vectors.end * kernels.lanes, columns);
+    product.source = s.source + begin;
+    product.row_pitch = in_vectors.size() * kernels.lanes;
+    for (int64_t p = 0; p < panels; ++p) {
+      const Span panel = plan_->weight.panel(rows, p);
+      product.weight = packed + panel.begin * int64_t(phase_class.taps.size()) * sums.size();
+      Sum* const panel_sums = s.sums + (first_row + panel.begin) * row_pitch_;
+      for (const TileTap& tap : taps_[class_index]) {
+        s.taps[0] = {.source = 0, .weight = tap.index * sums.size()};
+        kernels.kernel[panel.size()][in_vectors.size()](product);
+        // A row of inputs is a row of positions, as far as these have outputs.
+        const Extents& offset = phase_class.taps[std::size_t(tap.index)].offset;
+        for (int64_t row = begin / width; row * width < end; ++row) {
+          const int64_t h = row % height - offset[1], d = row / height % depth - offset[0];
+          const int64_t to_h = h - tiling_.first[2], to_d = d - tiling_.first[1];
+          if (to_h < 0 || to_h >= tiling_.count[2] || to_d < 0 || to_d >= tiling_.count[1]) continue;
+          const int64_t shift = offset[2] + tiling_.first[3];  // from a position's place to the input it takes
+          const int64_t from_w = std::max({begin - row * width, int64_t(0), shift});
+          const int64_t to_w = std::min({end - row * width, width, tiling_.count[3] + shift});
+          if (from_w >= to_w) continue;
+          const int64_t column = row / height / depth * tiling_.pitch[0] + to_d * tiling_.pitch[1] +
+                                 to_h * tiling_.pitch[2] + from_w - shift;
+          row_kernel.add(s.products + row * width + from_w - begin, product.row_pitch, panel.size(), to_w - from_w,
+                         panel_sums + column, row_pitch_);
+        }
+      }
+    }
+  }
+}
+
+template <class Operand>
+void ConvolutionBinding::load(const ConstTensor& source, int64_t tile, int64_t group, Span sums,
                               const Scratch<Operand>& s) const {
   const Convolution& conv = plan_->conv;
+  const Tiling& tiling = source_tiling();
+  const Box box = tile_box(tiling, tile);
   constexpr int64_t parts = OperandTraits<Operand>::channels;
   const int64_t first = sums.begin * parts, end = std::min(sums.end * parts, conv.sum_channels);
   if constexpr (parts == 1) {
-    load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + first, end - first,
+    load_planes(source, conv.source, conv.planes, tiling, box, group * conv.sum_channels + first, end - first,
                 s.source, plane_pitch_, channel_pitch_);
   } else {
     const int64_t plane_of_singles = channels_joined * channel_pitch_;
     for (int64_t channel = first; channel < end; channel += channels_joined) {
       const int64_t count = std::min(channels_joined, end - channel);
-      load_planes(source, conv.source, conv.planes, tiling_, box, group * conv.sum_channels + channel, count,
+      load_planes(source, conv.source, conv.planes, tiling, box, group * conv.sum_channels + channel, count,
                   s.singles, plane_of_singles, channel_pitch_);
       for (std::size_t plane = 0; plane < conv.planes.size(); ++plane)
         for (int64_t c = 0; c < count; c += parts) {
           const float* const single = s.singles + int64_t(plane) * plane_of_singles + c * channel_pitch_;
-          join_pairs(single, c + 1 < count ? single + channel_pitch_ : nullptr, tiling_.plane_elements,
+          join_pairs(single, c + 1 < count ? single + channel_pitch_ : nullptr, tiling.plane_elements,
                      s.source + int64_t(plane) * plane_pitch_ + (channel - first + c) / parts * channel_pitch_);
         }
     }
@@ -291,23 +364,31 @@ void ConvolutionBinding::run_item(const ConstTensor& source, const ConstTensor& 
   // Vectors at the end of a run read the gaps between channels. What comes of it is thrown away, but should not
   // be computed from whatever the workspace held: subnormal numbers cost a hundred cycles each.
   Operand* source_end = s.source + int64_t(conv.planes.size()) * plane_pitch_;
+  const int64_t loaded = source_tiling().plane_elements;
   for (Operand* channel = s.source; channel != source_end; channel += channel_pitch_)
-    std::fill_n(channel + tiling_.plane_elements, channel_pitch_ - tiling_.plane_elements, Operand{});
+    std::fill_n(channel + loaded, channel_pitch_ - loaded, Operand{});
   std::fill_n(source_end, source_slack<Operand>(), Operand{});
 
   const int64_t rows = conv.phase_count() * channels.size();
   for (int64_t row = 0; row < rows; ++row) s.start[row] = block_bias ? block_bias[row % channels.size()] : Sum(0);
+  for (int64_t row = 0; row < rows && inputs_; ++row)
+    std::fill_n(s.sums + row * row_pitch_, tiling_.columns(), s.start[row]);
 
   for (int64_t block = 0; block < layout.sum_blocks(); ++block) {
     const Span sums = layout.sum_block(block);
-    load(source, box, group, sums, s);
+    load(source, tile, group, sums, s);
     const Operand* piece = s.piece;
     if (packed)
       piece = packed + layout.piece_offset(group, row_block, block);
     else
       pack_piece(conv, layout, weight, group, row_block, block, s.piece);
-    for (std::size_t c = 0; c < conv.classes.size(); ++c)
-      multiply(c, box, piece + layout.class_offset(row_block, block, c), channels, sums, block == 0, s);
+    for (std::size_t c = 0; c < conv.classes.size(); ++c) {
+      const Operand* const of_class = piece + layout.class_offset(row_block, block, c);
+      if (inputs_)
+        multiply_by_inputs(c, box, of_class, channels, sums, s);
+      else
+        multiply(c, box, of_class, channels, sums, block == 0, s);
+    }
   }
   store_box(SumTile<Sum>{.sums = s.sums,
                          .row_pitch = row_pitch_,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "cpu/convolution.hpp"
 #include "cpu/operand.hpp"
@@ -45,6 +46,7 @@ class ConvolutionBinding {
            const void* packed, const RunOptions& options, int workers) const;
 
   const Tiling& tiling() const { return tiling_; }
+  bool by_inputs() const { return inputs_.has_value(); }
   std::int64_t items() const;
   double multiply_adds() const { return multiply_adds_; }
 
@@ -66,16 +68,23 @@ class ConvolutionBinding {
   void run_item(const ConstTensor& source, const ConstTensor& weight, const Operand* packed,
                 const SumOf<Operand>* bias, const Tensor& target, const Scratch<Operand>& scratch,
                 std::int64_t item) const;
-  /// Loads a block of sum channels of a box into the tile of source.
+  /// Loads a block of sum channels of a tile into the tile of source.
   template <class Operand>
-  void load(const ConstTensor& source, const Box& box, std::int64_t group, Span sums,
+  void load(const ConstTensor& source, std::int64_t tile, std::int64_t group, Span sums,
             const Scratch<Operand>& scratch) const;
   template <class Operand>
   void multiply(std::size_t class_index, const Box& box, const Operand* packed, Span rows, Span sums, bool first,
                 const Scratch<Operand>& scratch) const;
 
+  template <class Operand>
+  void multiply_by_inputs(std::size_t class_index, const Box& box, const Operand* packed, Span rows, Span sums,
+                          const Scratch<Operand>& scratch) const;
+  /// How the tile of source lies in memory.
+  const Tiling& source_tiling() const { return inputs_ ? *inputs_ : tiling_; }
+
   const ConvolutionPlan* plan_;
   Tiling tiling_;
+  std::optional<Tiling> inputs_;    // where products are by inputs
   std::int64_t channel_pitch_ = 0;  // of the source tile, [plane][channel][position]
   std::int64_t plane_pitch_ = 0;
   std::int64_t row_pitch_ = 0;              // of the sums

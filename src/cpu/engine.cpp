@@ -84,7 +84,8 @@ class CpuBinding final : public EngineBinding {
     };
     const auto products = [&](const ConvolutionPlan& plan, const ConvolutionBinding& binding) {
       const bool pairs = plan.operand == OperandKind::bf16_pair;
-      return (pairs ? "outer_product_bf16:" : "outer_product:") + tile(binding.tiling());
+      return std::string(pairs ? "outer_product_bf16:" : "outer_product:") +
+             (binding.by_inputs() ? "inputs_" : "") + tile(binding.tiling());
     };
     switch (pass) {
       case Pass::forward:

@@ -21,6 +21,8 @@ constexpr double transposed_row_start = 5;       // the same where they are read
 constexpr double transposed_piece_start = 10;
 constexpr int64_t page_positions = 256;  // of a plane; four planes of floats are a page
 constexpr double kernel_call = 30;
+constexpr double row_addition = 3;  // a vector of products added to sums
+constexpr double row_call = 5;      // and what its row of them costs to begin
 
 /// Fills in everything that follows from order, extents and run_from.
 void lay_out(Tiling& t, const TileCosts& costs) {
@@ -146,6 +148,49 @@ Tiling choose_tiling(const Grid& grid, const TileCosts& costs) {
     }
   }
   return best;
+}
+
+std::optional<WholeSamples> whole_samples(const Grid& grid, const std::array<int64_t, 4>& inputs,
+                                          const TileCosts& costs) {
+  double input_count = 1, position_count = 1;
+  for (int d = 1; d < 4; ++d)
+    input_count *= double(inputs[std::size_t(d)]), position_count *= double(grid.count[d]);
+  const double sample_bytes =
+      input_count * costs.source_bytes_per_position + position_count * costs.sum_bytes_per_position;
+  const double room = double(costs.cache_bytes) / sample_bytes;
+  if (room < 1) return std::nullopt;
+  const int64_t batch = grid.count[batch_dim];
+  // As many as fill a few strips of vectors, but for threads no more than leave each a tile.
+  int64_t samples = std::clamp<int64_t>(int64_t(double(costs.wanted_columns) / input_count), 1, int64_t(room));
+  samples = std::clamp<int64_t>(samples, 1, std::max<int64_t>(1, batch / costs.fewest_tiles));
+
+  const auto tiles_of = [&](const std::array<int64_t, 4>& first, const std::array<int64_t, 4>& count) {
+    Tiling t;
+    t.first = first, t.count = count;
+    for (int d = 0; d < 4; ++d) t.extent[d] = d == batch_dim ? samples : count[std::size_t(d)];
+    t.run_from = 0;
+    TileCosts plain = costs;
+    plain.run_tail = plain.sample_gap = 0;
+    lay_out(t, plain);
+    return t;
+  };
+  WholeSamples tiles{.source = tiles_of({}, inputs), .sums = tiles_of(grid.first, grid.count)};
+  const double rows = double(samples) * double(inputs[1] * inputs[2]);
+  const int64_t units = ceil_div(int64_t(double(samples) * input_count), costs.lanes);
+  const int64_t calls = ceil_div(units, costs.units);
+  const double row_vectors = double(ceil_div(inputs[3], costs.lanes));
+  const double products =
+      (double(units) + costs.call_units * double(calls)) * costs.multiply_adds * cycles_per_multiply_add;
+  const double moved =
+      double(samples) * (input_count * costs.source_elements + position_count * costs.sum_elements);
+  const double sum_rows = double(samples) * position_count / double(grid.count[3]) * costs.sum_rows;
+  const double total = products + rows * (row_addition * row_vectors + row_call) * costs.additions +
+                       moved * contiguous_element +
+                       row_start * (double(samples) * costs.source_elements + sum_rows) +
+                       piece_start * (double(samples) * costs.source_elements + sum_rows / double(grid.count[2])) +
+                       stack_start * double(samples) * (costs.source_elements + costs.sum_rows);
+  tiles.sums.cost = total / (double(samples) * position_count);
+  return tiles;
 }
 
 Box tile_box(const Tiling& t, int64_t index) {

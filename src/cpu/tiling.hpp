@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 namespace tconv::cpu {
 
@@ -42,6 +43,7 @@ struct TileCosts {
   std::int64_t cache_bytes = 0;          // for the source and the sums of one tile
   double source_bytes_per_position = 0;  // of the widened tile
   double sum_bytes_per_position = 0;
+  double additions = 0;  // of a row of inputs to the rows of sums of all taps, where products are by inputs
   std::int64_t wanted_columns = 512;
   std::int64_t fewest_tiles = 1;  // cut at least so many tiles, for the sake of threads
   std::int64_t run_tail = 0;      // source elements of padding behind each run
@@ -83,6 +85,18 @@ struct Box {
 };
 
 Tiling choose_tiling(const Grid& grid, const TileCosts& costs);
+
+/// Tiles of whole samples, for products by inputs: a product of all inputs of a tile with one tap is added to the
+/// sums where that tap reaches them, so that nothing is multiplied with padding. `source` and `sums` are cut
+/// alike.
+struct WholeSamples {
+  Tiling source;  // of the inputs, as they are
+  Tiling sums;    // of the grid; its cost is comparable with that of choose_tiling
+};
+
+/// Of inputs of such a size, in tensor order. None where no sample fits the cache.
+std::optional<WholeSamples> whole_samples(const Grid& grid, const std::array<std::int64_t, 4>& inputs,
+                                          const TileCosts& costs);
 
 /// Tile `index` of a tiling, innermost dimension fastest.
 Box tile_box(const Tiling& tiling, std::int64_t index);

@@ -101,6 +101,20 @@ TYPED_TEST(Rows, LoadPhasesSeparatesThem) {
           }
 }
 
+TYPED_TEST(Rows, AddsToNothingBesideTheRows) {
+  for (std::int64_t count = 0; count <= 70; ++count) {
+    const std::int64_t rows = 3, source_pitch = count + 2, target_pitch = count + 5;
+    std::vector<TypeParam> source(std::size_t(rows * source_pitch)), target(std::size_t(rows * target_pitch), 7);
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = TypeParam(i + 1);
+    row_kernels<TypeParam>().add(source.data(), source_pitch, rows, count, target.data(), target_pitch);
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t j = 0; j < target_pitch; ++j)
+        ASSERT_EQ(double(target[std::size_t(row * target_pitch + j)]),
+                  7 + (j < count ? double(row * source_pitch + j + 1) : 0))
+            << count << ": " << row << ", " << j;
+  }
+}
+
 TYPED_TEST(Rows, StoreRounds) {
   for (DType dtype : dtypes<TypeParam>())
     for (std::int64_t count = 1; count <= 70; ++count) {

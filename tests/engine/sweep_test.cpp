@@ -2,8 +2,11 @@
 // dtypes, views of every kind; forward and all gradients against the oracle, and against each other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "cpu/engine.hpp"
+#include "layer/layer.hpp"
 #include "support/cases.hpp"
 #include "support/scale.hpp"
 
@@ -96,6 +99,40 @@ TEST(Sweep, TinyImages) {
     const Orders orders = i % 3 == 0 ? random_orders(random) : native_orders(layer);
     ASSERT_EQ(check_case(c, orders, random, pool.get(), 2), "") << "case " << i << ": " << describe(c);
   }
+}
+
+/// Outputs many times the inputs, or small images: forward multiplies by inputs, in tiles of whole samples. Of
+/// every dtype, with outputs cut off by padding, and several tiles of several samples.
+TEST(Sweep, ProductsByInputs) {
+  Random random(106);
+  const auto pool = tconv::make_thread_pool(2);
+  int by_inputs = 0;
+  constexpr int count = scaled(150);
+  for (int i = 0; i < count; ++i) {
+    Case c = random_case(random, 1e4);
+    Layer& layer = c.layer;
+    layer.groups = random.pick({1, 1, 2});
+    layer.in_channels = layer.groups * random.integer(40, 150);
+    layer.out_channels = layer.groups * random.integer(8, 60);
+    for (int d = 0; d < layer.dims; ++d) {
+      c.input[d] = random.integer(1, layer.dims == 3 ? 3 : 7);
+      layer.kernel[d] = random.integer(layer.dims == 3 ? 2 : 4, layer.dims == 3 ? 3 : 6);
+      layer.stride[d] = random.pick({1, 1, 2});
+      layer.dilation[d] = random.integer(1, 3);
+      layer.output_padding[d] = random.integer(0, std::max(layer.stride[d], layer.dilation[d]) - 1);
+      const std::int64_t outputs = (c.input[d] - 1) * layer.stride[d] + layer.dilation[d] * (layer.kernel[d] - 1) +
+                                   layer.output_padding[d] + 1;
+      layer.padding[d] =
+          random.pick({std::int64_t(0), random.integer(0, std::min<std::int64_t>(3, (outputs - 1) / 2))});
+    }
+    c.batch = random.integer(1, 12);
+    while (c.batch > 1 && multiply_adds(c) > (sanitized ? 4e5 : 1e7)) c.batch /= 2;
+    const auto binding = tconv::cpu::make_plan(layer)->bind(tconv::shape_of(layer, c.batch, c.input));
+    by_inputs += binding->kernel_name(tconv::Pass::forward).find("inputs_") != std::string::npos;
+    const Orders orders = i % 3 == 0 ? random_orders(random) : native_orders(layer);
+    ASSERT_EQ(check_case(c, orders, random, pool.get(), 2), "") << "case " << i << ": " << describe(c);
+  }
+  EXPECT_GT(by_inputs, count / 16);  // more with wider vectors
 }
 
 /// One long row: positions beyond any tile, with few channels, where vector loops and their tails matter.

@@ -371,6 +371,22 @@ void Interleave(const Compute* const* rows, std::int64_t step, std::int64_t coun
   }
 }
 
+template <class Compute>
+void Add(const Compute* HWY_RESTRICT source, std::int64_t source_pitch, std::int64_t rows, std::int64_t count,
+         Compute* HWY_RESTRICT target, std::int64_t target_pitch) {
+  const hn::ScalableTag<Compute> d;
+  const std::int64_t lanes = hn::Lanes(d);
+  const auto rest = hn::FirstN(d, std::size_t(count % lanes));
+  for (std::int64_t row = 0; row < rows; ++row, source += source_pitch, target += target_pitch) {
+    std::int64_t j = 0;
+    for (; j + lanes <= count; j += lanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, target + j), hn::LoadU(d, source + j)), d, target + j);
+    if (j < count)
+      hn::BlendedStore(hn::Add(hn::MaskedLoad(rest, d, target + j), hn::MaskedLoad(rest, d, source + j)), rest, d,
+                       target + j);
+  }
+}
+
 /// Lanes of Compute over at most 256 elements each, then double: accurate and as fast as memory.
 template <class Compute>
 double Sum(const Compute* row, std::int64_t count) {
@@ -402,6 +418,7 @@ RowKernels<Compute> MakeTable() {
           .end_stream = &EndStream<Compute>,
           .store_transposed = &StoreTransposed<Compute>,
           .interleave = &Interleave<Compute>,
+          .add = &Add<Compute>,
           .sum = &Sum<Compute>};
 }
 

@@ -60,6 +60,9 @@ struct RowKernels {
   /// target[i · target_pitch + j · step + r] = rows[r][i · source_pitch + j] for r < step and i < stack.rows
   void (*interleave)(const Compute* const* rows, std::int64_t step, std::int64_t count, Compute* target,
                      const Stack& stack);
+  /// target[i · target_pitch + j] += source[i · source_pitch + j] for i < rows and j < count
+  void (*add)(const Compute* source, std::int64_t source_pitch, std::int64_t rows, std::int64_t count,
+              Compute* target, std::int64_t target_pitch);
   /// The sum of row[0 … count − 1]
   double (*sum)(const Compute* row, std::int64_t count);
 };
