@@ -121,24 +121,26 @@ void Load(const Transposition& t, DType dtype, const void* tensor, Compute* tile
                          tile + (r * t.tile_step + t.places[j].tile) * t.tile_pitch);
       return;
     }
-    ForEachRun<load_apart>(t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
-      const Storage* const from = source + r * t.tensor_step + t.places[j].tensor + i * t.stride;
-      Compute* const to = tile + r * t.tile_step * t.tile_pitch + i;
-      // The next list is likely to go on where this one ends, too many rows at once for the hardware to see it.
-      constexpr std::int64_t line = 64 / sizeof(Storage);
-      const std::int64_t span = SpanOf(t.places + j, run);
-      for (std::int64_t row = 0; row < n; ++row)
-        for (std::int64_t k = 0; k < span; k += line)
-          __builtin_prefetch(from + row * t.stride + t.place_count + k, 0, 2);
-      if constexpr (std::is_same_v<Storage, Compute>) {
-        LoadRun(from, t.stride, n, t.places + j, run, to, t.tile_pitch);
-      } else {
-        Compute rows[block * longest_run];
-        for (std::int64_t row = 0; row < n; ++row)
-          LoadContiguous(from + row * t.stride, span, rows + row * longest_run);
-        LoadRun(rows, longest_run, n, t.places + j, run, to, t.tile_pitch);
-      }
-    });
+    ForEachRun<load_apart>(
+        t, [&](std::int64_t i, std::int64_t n, std::int64_t r, std::int64_t j, std::int64_t run) {
+          const Storage* const from = source + r * t.tensor_step + t.places[j].tensor + i * t.stride;
+          Compute* const to = tile + r * t.tile_step * t.tile_pitch + i;
+          // The next list is likely to go on where this one ends, too many rows at once for the hardware to see
+          // it.
+          constexpr std::int64_t line = 64 / sizeof(Storage);
+          const std::int64_t span = SpanOf(t.places + j, run);
+          for (std::int64_t row = 0; row < n; ++row)
+            for (std::int64_t k = 0; k < span; k += line)
+              __builtin_prefetch(from + row * t.stride + t.place_count + k, 0, 2);
+          if constexpr (std::is_same_v<Storage, Compute>) {
+            LoadRun(from, t.stride, n, t.places + j, run, to, t.tile_pitch);
+          } else {
+            Compute rows[block * longest_run];
+            for (std::int64_t row = 0; row < n; ++row)
+              LoadContiguous(from + row * t.stride, span, rows + row * longest_run);
+            LoadRun(rows, longest_run, n, t.places + j, run, to, t.tile_pitch);
+          }
+        });
   });
 }
 
